@@ -1,0 +1,3 @@
+module github.com/mcpproxy/mcpproxy
+
+go 1.26
