@@ -40,6 +40,7 @@ type Config struct {
 	Files       []File    // all that were looked for, lowest precedence first
 	Diagnostics []Diagnostic
 	Hash        string // "sha256:…" of the effective values, secrets included; equal means nothing changed
+	tree        *node  // what Explain walks
 }
 
 // Server is the server of that id, nil when there is none.
@@ -89,10 +90,10 @@ type Server struct {
 	Description string // the user's own words; may be shown to the model
 	Enabled     bool
 	Transport   Transport
-	Fallback    bool // transport was not named: Streamable HTTP first, SSE when that is refused (spec, backwards compatibility)
+	Fallback    bool // transport was not named: Streamable HTTP first, SSE when that is refused, as the spec has it
 	Lifecycle   Lifecycle
 
-	Command      string // stdio: program, found on PATH or relative to Dir
+	Command      string // stdio: program, absolute or to be found on PATH
 	Args         []string
 	Dir          string            // working directory, absolute; "" the proxy's own
 	Env          map[string]string // explicit entries
@@ -143,6 +144,7 @@ type File struct {
 	Path  string
 	Scope Scope
 	State FileState
+	Hash  string // "sha256:…" of its content as read, "" when there was nothing to read
 }
 
 // FileState is what became of a file.

@@ -1,0 +1,26 @@
+# make test is the one command that checks everything; it installs what it needs from files in the repository.
+.PHONY: build test deps vet lint unit clean
+
+build:
+	go build -trimpath -ldflags "-s -w" -o bin/mcpproxy ./cmd/mcpproxy
+
+test: deps vet lint unit
+
+# The npm servers and the browser that the end-to-end tests talk to.
+deps:
+	test/real/install.sh
+
+vet:
+	go vet ./...
+	GOOS=darwin go vet ./...
+	GOOS=windows go vet ./...
+
+lint:
+	@test -z "$$(gofmt -l .)" || { echo "not formatted (gofmt -w .):"; gofmt -l .; exit 1; }
+	go tool staticcheck ./...
+
+unit:
+	go test -race -timeout 15m ./...
+
+clean:
+	rm -rf bin test/real/node_modules
