@@ -2,7 +2,9 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/mcpproxy/mcpproxy/jsonrpc"
 )
@@ -70,4 +72,10 @@ type httpError struct {
 	url     string // without userinfo and query
 }
 
-func (e *httpError) Error() string { panic("stub") }
+func (e *httpError) Error() string {
+	s := strings.TrimSpace(fmt.Sprintf("HTTP %d %s", e.status, http.StatusText(e.status))) + " from " + e.url
+	if e.message != "" {
+		s += ": " + e.message
+	}
+	return s
+}
