@@ -98,8 +98,9 @@ type view struct {
 }
 
 // Open reads what is in dir (made when absent, 0700). A damaged file is reported in the log, set aside, and costs that
-// server's listing only. With dir "" the catalog lives in memory alone. The search index is built in the background.
-func Open(dir string, warn func(msg string, args ...any)) (*Catalog, error) {
+// server's listing only. With dir "" the catalog lives in memory alone. further listings are put into memory besides what
+// is read. The search index is built in the background.
+func Open(dir string, warn func(msg string, args ...any), further ...*Listing) (*Catalog, error) {
 	if warn == nil {
 		warn = func(string, ...any) {}
 	}
@@ -110,6 +111,13 @@ func Open(dir string, warn func(msg string, args ...any)) (*Catalog, error) {
 		}
 	}
 	loaded, _ := c.folder.changes()
+	for _, l := range further {
+		e, _, err := newEntry(l)
+		if err != nil {
+			return nil, fmt.Errorf("catalog: %s: %w", l.Server, err)
+		}
+		loaded = append(loaded, e)
+	}
 	servers := map[string]*entry{}
 	for _, e := range loaded {
 		servers[e.listing.Server] = e

@@ -189,8 +189,11 @@ func (a *Action) Schema() json.RawMessage {
 func (a *Action) tool() json.RawMessage {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"name":%s,"description":%s,"inputSchema":%s`, quote(a.Name), quote(a.Doc), a.Schema())
-	if a.Risk == policy.Read {
+	switch a.Risk {
+	case policy.Read:
 		b.WriteString(`,"annotations":{"readOnlyHint":true}`)
+	case policy.Write:
+		b.WriteString(`,"annotations":{"readOnlyHint":false,"destructiveHint":false}`)
 	}
 	if a.Meta {
 		b.WriteString(`,"_meta":{"anthropic/alwaysLoad":true}`)

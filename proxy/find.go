@@ -19,8 +19,8 @@ import (
 const (
 	defaultMatches = 8
 	maxMatches     = 20
-	searchBudget   = 3 << 10 // bytes for eight matches; more of them in proportion
-	maxSearch      = 8 << 10 // bytes in all
+	searchBudget   = 3 << 10 // bytes for eight matches, as they stand escaped in the text block; more of them in proportion
+	maxSearch      = 8 << 10 // bytes in all, likewise
 	searchPatience = 2 * time.Second
 	maxDescription = 16 << 10
 	maxSchema      = 24 << 10
@@ -58,11 +58,12 @@ type match struct {
 	item *index.Item
 }
 
-// coverage says what was searched and what was not.
+// coverage says how many servers were searched, how many of those are stale (each match of theirs says so too), and which
+// were not searched.
 type coverage struct {
-	Searched []string  `json:"searched"`
+	Searched int       `json:"searched"`
 	Missing  []missing `json:"missing,omitempty"`
-	Stale    []string  `json:"stale,omitempty"`
+	Stale    int       `json:"stale,omitempty"`
 }
 
 type missing struct {
@@ -114,7 +115,11 @@ func (g *Gateway) search(ctx context.Context, rq *request, in searchInput) (any,
 	default:
 		a.Next = `No tool fits. Try other words in query and also; or list a server's tools: call_tool {"server":"mcpproxy","tool":"list_tools","arguments":{"server":"…"}}`
 	}
-	return fit(a)
+	budget := min(max(searchBudget*len(a.Matches)/defaultMatches, searchBudget), maxSearch)
+	if rq.Surface == "cli" { // people pay no tokens
+		budget = math.MaxInt
+	}
+	return fit(a, budget)
 }
 
 func (g *Gateway) patientSearch(ctx context.Context, q index.Query) index.Result {
@@ -143,12 +148,11 @@ func (g *Gateway) patientSearch(ctx context.Context, q index.Query) index.Result
 	}
 }
 
-// fit writes summaries and signatures as long as the budget allows, so that an answer of eight ordinary matches stays
-// within searchBudget and any answer within maxSearch.
-func fit(a searchAnswer) (json.RawMessage, error) {
-	budget := min(max(searchBudget*len(a.Matches)/defaultMatches, searchBudget), maxSearch)
+// fit writes summaries and signatures as long as the budget allows.
+func fit(a searchAnswer, budget int) (json.RawMessage, error) {
 	var raw json.RawMessage
-	for _, room := range []struct{ summary, args int }{{160, 240}, {120, 200}, {100, 160}, {80, 120}, {60, 80}, {40, 40}} {
+	for _, room := range []struct{ summary, args int }{
+		{160, 240}, {120, 200}, {110, 160}, {100, 130}, {90, 110}, {80, 95}, {70, 80}, {60, 70}, {50, 60}, {40, 40}} {
 		for i := range a.Matches {
 			m := &a.Matches[i]
 			m.Title, m.Summary = plain(m.item.Title, 60), plain(m.item.Description, room.summary)
@@ -158,30 +162,28 @@ func fit(a searchAnswer) (json.RawMessage, error) {
 			m.Args = signature(jsonrpc.Member(m.item.Raw, "inputSchema"), room.args)
 		}
 		var err error
-		if raw, err = compact(a); err != nil || len(raw) <= budget {
+		if raw, err = compact(a); err != nil || len(quote(string(raw))) <= budget {
 			return raw, err
 		}
 	}
-	for len(raw) > maxSearch && len(a.Coverage.Searched) > 0 { // very many servers: their names give way
-		a.Coverage.Searched = a.Coverage.Searched[:len(a.Coverage.Searched)/2]
-		a.Coverage.Missing = a.Coverage.Missing[:min(len(a.Coverage.Missing), 10)]
-		raw, _ = compact(a)
+	for len(quote(string(raw))) > maxSearch && len(a.Coverage.Missing) > 1 { // very many servers in trouble: status names them all
+		a.Coverage.Missing = a.Coverage.Missing[:len(a.Coverage.Missing)/2]
+		raw, _ = compact(a) // as before
 	}
 	return raw, nil
 }
 
 // coverage tells of each server (or of one) whether its tools were among those searched.
 func (g *Gateway) coverage(rq *request, only string) coverage {
-	c := coverage{Searched: []string{}}
+	var c coverage
 	for _, s := range rq.config.Servers {
 		if !s.Enabled || only != "" && s.ID != only {
 			continue
 		}
-		l, listed := g.catalog.Listing(s.ID)
+		_, listed := g.catalog.Listing(s.ID)
 		if s.Err == nil && listed {
-			c.Searched = append(c.Searched, s.ID)
-			if l.SpecHash != s.Hash || g.stale(rq, s.ID) {
-				c.Stale = append(c.Stale, s.ID)
+			if c.Searched++; g.stale(rq, s.ID) {
+				c.Stale++
 			}
 			continue
 		}

@@ -66,7 +66,7 @@ func New(o Options) (*Gateway, error) {
 	if err := os.MkdirAll(o.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w (choose another with --data-dir)", err)
 	}
-	catalog, err := index.Open(filepath.Join(o.DataDir, "catalog"), o.Log.Warn)
+	catalog, err := index.Open(filepath.Join(o.DataDir, "catalog"), o.Log.Warn, builtinListing(o.Version))
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w (choose another place with --data-dir)", err)
 	}
@@ -81,9 +81,6 @@ func New(o Options) (*Gateway, error) {
 	g.pool = upstream.New(upstream.Options{Catalog: catalog, Log: o.Log, Version: o.Version,
 		Redact:  func(s string) string { return g.view.Load().policy.Text(s) },
 		Changed: func(server string) { g.journal.add(Event{Kind: StatusChanged, Server: server}) }})
-	if _, err := catalog.Put(builtinListing(o.Version)); err != nil {
-		return nil, errors.Join(err, catalog.Close())
-	}
 	g.Apply(o.Config)
 	return g, nil
 }

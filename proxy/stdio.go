@@ -13,7 +13,7 @@ import (
 
 const (
 	maxMessage = 64 << 20 // bytes of one message from a client
-	eofGrace   = 2 * time.Second
+	eofGrace   = 1500 * time.Millisecond
 )
 
 // ServeStdio speaks MCP with one client over a pair of streams, a message a line. Requests run side by side, each in a

@@ -4,10 +4,11 @@ package webui
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/mcpproxy/mcpproxy/proxy"
 )
@@ -15,7 +16,7 @@ import (
 // Handler serves a gateway on the address that it listens on (host:port).
 func Handler(g *proxy.Gateway, addr string) http.Handler {
 	r := chi.NewRouter()
-	r.Use(middleware.Recoverer, guard(addr))
+	r.Use(recovered, guard(addr))
 	endpoint := proxy.NewEndpoint(g)
 	for _, path := range []string{"/mcp", "/mcp/", "/mcp/proxy"} { // both spellings, no redirect: some clients lose the body on one
 		r.Handle(path, endpoint)
@@ -28,6 +29,23 @@ func Handler(g *proxy.Gateway, addr string) http.Handler {
 		problem(w, http.StatusNotFound, "nothing is served at "+r.URL.Path+"; MCP is at /mcp")
 	})
 	return r
+}
+
+// recovered answers 500 for a request whose handling panics; the others never notice.
+func recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(p) // net/http's own way to break off
+			default:
+				slog.Error("a request panicked", "path", r.URL.Path, "err", p, "stack", string(debug.Stack()))
+				problem(w, http.StatusInternalServerError, "this is a mistake in mcpproxy; its log has the details")
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // problem answers with an error for programs and people (RFC 9457).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +65,8 @@ func actionCommand(sh *shell, a proxy.Action) *cobra.Command {
 		case "string[]":
 			cmd.Flags().StringArray(f.Name, nil, doc)
 		case "object": // given as argumentsJson
+		case "integer":
+			cmd.Flags().Int(f.Name, 0, doc)
 		default:
 			cmd.Flags().String(f.Name, "", doc)
 		}
@@ -123,6 +126,8 @@ func input(cmd *cobra.Command, a proxy.Action, flags []proxy.Field, args []strin
 			in[f.Name], _ = cmd.Flags().GetBool(f.Name)
 		case "string[]":
 			in[f.Name], _ = cmd.Flags().GetStringArray(f.Name)
+		case "integer":
+			in[f.Name], _ = cmd.Flags().GetInt(f.Name)
 		default:
 			in[f.Name], _ = cmd.Flags().GetString(f.Name)
 		}
@@ -133,7 +138,7 @@ func input(cmd *cobra.Command, a proxy.Action, flags []proxy.Field, args []strin
 
 // act carries out one action in this process and prints its answer.
 func (sh *shell) act(ctx context.Context, a proxy.Action, in json.RawMessage) error {
-	g, log, err := sh.gateway()
+	g, log, err := sh.gateway(slog.LevelError)
 	if err != nil {
 		return err
 	}

@@ -178,13 +178,12 @@ func diagnostic(d configs.Diagnostic) string {
 	return s
 }
 
-// gateway opens the gateway of the shell's configuration.
-func (sh *shell) gateway() (*proxy.Gateway, *slog.Logger, error) {
+// gateway opens the gateway of the shell's configuration; what is less than level is logged only with --verbose.
+func (sh *shell) gateway(level slog.Level) (*proxy.Gateway, *slog.Logger, error) {
 	c, err := sh.load()
 	if err != nil {
 		return nil, nil, err
 	}
-	level := slog.LevelInfo
 	if sh.verbose {
 		level = slog.LevelDebug
 	}

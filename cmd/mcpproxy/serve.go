@@ -17,7 +17,7 @@ import (
 )
 
 // shutdownGrace bounds the polite end of everything: servers that do not end by themselves are killed then.
-const shutdownGrace = 3 * time.Second
+const shutdownGrace = 2500 * time.Millisecond
 
 func stdioCommand(sh *shell) *cobra.Command {
 	return &cobra.Command{Use: "stdio", Short: "Serve one agent over stdin and stdout", Args: cobra.NoArgs,
@@ -26,7 +26,7 @@ func stdioCommand(sh *shell) *cobra.Command {
 }
 
 func (sh *shell) serveStdio(ctx context.Context) error {
-	g, log, err := sh.gateway()
+	g, log, err := sh.gateway(slog.LevelInfo)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func serveCommand(sh *shell) *cobra.Command {
 	cmd := &cobra.Command{Use: "serve", Short: "Serve agents over Streamable HTTP", Args: cobra.NoArgs,
 		Long: "Serve any number of agents over Streamable HTTP, at http://HOST:PORT/mcp, until it is told to end.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			g, log, err := sh.gateway()
+			g, log, err := sh.gateway(slog.LevelInfo)
 			if err != nil {
 				return err
 			}
