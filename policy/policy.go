@@ -100,12 +100,12 @@ func (p *Policy) refuse(s *configs.Server) *Denial {
 
 // filter applies a server's include and exclude lists to a tool; exclude wins.
 func filter(s *configs.Server, tool string) *Denial {
-	for i, pattern := range s.ExcludeTools {
-		if match(pattern, tool) {
-			return &Denial{Rule: "excludeTools: " + pattern, Origin: originOf(s, "/excludeTools/"+strconv.Itoa(i), "/excludeTools")}
-		}
+	fits := func(pattern string) bool { return match(pattern, tool) }
+	if i := slices.IndexFunc(s.ExcludeTools, fits); i >= 0 {
+		return &Denial{Rule: "excludeTools: " + s.ExcludeTools[i],
+			Origin: originOf(s, "/excludeTools/"+strconv.Itoa(i), "/excludeTools")}
 	}
-	if len(s.IncludeTools) > 0 && !slices.ContainsFunc(s.IncludeTools, func(pattern string) bool { return match(pattern, tool) }) {
+	if len(s.IncludeTools) > 0 && !slices.ContainsFunc(s.IncludeTools, fits) {
 		return &Denial{Rule: "not in includeTools", Origin: originOf(s, "/includeTools")}
 	}
 	return nil

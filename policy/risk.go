@@ -224,7 +224,8 @@ func split(name string) []string {
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			flush()
 			continue
-		case unicode.IsUpper(r) && i > 0 && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+		case unicode.IsUpper(r) && i > 0 &&
+			(!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
 			flush()
 		}
 		w = append(w, r)

@@ -8,18 +8,18 @@ import (
 // Words of keys, in the forms that split makes of them.
 var (
 	// secretWords make a key secret wherever they stand in it.
-	secretWords = strings.Fields(`password passwords passwd passphrase passcode pwd secret secrets credential credentials authorization
-		cookie cookies apikey apikeys privatekey accesskey secretkey clientsecret jwt assertion verifier otp cvv`)
+	secretWords = strings.Fields(`password passwords passwd passphrase passcode pwd secret secrets credential credentials
+		authorization cookie cookies apikey apikeys privatekey accesskey secretkey clientsecret jwt assertion verifier otp cvv`)
 	// secretEnds do so as the end of the key's last word: PGPASSWORD, authtoken.
 	secretEnds = strings.Fields(`token password passwd secret apikey passphrase`)
 	// keyWords make a secret of "key" behind them.
-	keyWords = strings.Fields(`api private access secret auth encryption signing master subscription ssh account shared service
-		admin license storage`)
+	keyWords = strings.Fields(`api private access secret auth encryption signing master subscription ssh account shared
+		service session admin license storage`)
 	// urlWords are secret as the last word of a query parameter only.
 	urlWords = strings.Fields(`key sig signature code auth credential`)
 	// aboutWords end a key that tells something about a secret, not the secret.
-	aboutWords = strings.Fields(`name names id ids ref type kind count limit url uri endpoint path file expires expiry expiration at in
-		ttl length size policy method methods required enabled field hint scope scopes header env status format version
+	aboutWords = strings.Fields(`name names id ids ref type kind count limit url uri endpoint path file expires expiry expiration
+		at in ttl length size policy method methods required enabled field hint scope scopes header env status format version
 		location prefix algorithm supported`)
 	// harmlessTokens are words before "token" that make it a position or an id.
 	harmlessTokens = strings.Fields(`page next continuation pagination progress previous prev stop unexpected`)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"encoding/base64"
 	"regexp"
 	"strings"
@@ -26,8 +27,8 @@ var shapes = []shape{
 	{"ghp_", 10, word}, {"gho_", 10, word}, {"ghu_", 10, word}, {"ghs_", 10, dotted}, {"ghr_", 10, word}, // GitHub
 	{"github_pat_", 10, word},
 	{"glpat-", 10, dotted}, {"gldt-", 10, dashed}, {"glrt-", 10, dashed}, // GitLab
-	{"xoxa-", 8, dashed}, {"xoxb-", 8, dashed}, {"xoxc-", 8, dashed}, {"xoxd-", 8, dashed}, {"xoxe-", 8, dashed}, {"xoxp-", 8, dashed},
-	{"xoxr-", 8, dashed}, {"xoxs-", 8, dashed}, {"xapp-", 8, dashed}, // Slack
+	{"xoxa-", 8, dashed}, {"xoxb-", 8, dashed}, {"xoxc-", 8, dashed}, {"xoxd-", 8, dashed}, {"xoxe-", 8, dashed},
+	{"xoxp-", 8, dashed}, {"xoxr-", 8, dashed}, {"xoxs-", 8, dashed}, {"xapp-", 8, dashed}, // Slack
 	{"sk-", 16, dashed}, {"sk-ant-", 8, dashed}, {"sk_live_", 8, alnum}, {"sk_test_", 8, alnum}, {"rk_live_", 8, alnum},
 	{"rk_test_", 8, alnum}, {"whsec_", 16, bearer}, // OpenAI, Anthropic, Stripe
 	{"AKIA", 16, upper}, {"ASIA", 16, upper}, // AWS
@@ -132,13 +133,16 @@ func token(s string, i int) (from, to int) {
 	case hasFold(s[i:], "bearer "):
 		from = i + len("bearer ")
 		to = run(s, from, bearer)
-		if w := s[from:to]; len(w) >= 4 && !prose[strings.ToLower(strings.Trim(w, ".,"))] && !(strings.Contains(w, "=") && strings.HasPrefix(s[to:], `"`)) {
+		w := s[from:to]
+		parameter := strings.Contains(w, "=") && strings.HasPrefix(s[to:], `"`) // realm="x" of WWW-Authenticate
+		if len(w) >= 4 && !parameter && !prose[strings.ToLower(strings.Trim(w, ".,"))] {
 			return from, to
 		}
 	case hasFold(s[i:], "basic "):
 		from = i + len("basic ")
 		to = run(s, from, bearer)
-		if plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s[from:to], "=")); err == nil && strings.Contains(string(plain), ":") {
+		plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(s[from:to], "="))
+		if err == nil && bytes.IndexByte(plain, ':') >= 0 {
 			return from, to
 		}
 	}
@@ -278,8 +282,8 @@ func value(s string, i int, header bool) (from, to int) {
 		to++
 	}
 	v := s[i:to]
-	if t := strings.TrimRight(v, ")]}>."); t != v && !strings.HasPrefix(v, "[") && !strings.HasPrefix(v, "{") && !strings.HasPrefix(v, "$") {
-		v = t
+	if v != "" && strings.IndexByte("[{$", v[0]) < 0 {
+		v = strings.TrimRight(v, ")]}>.")
 	}
 	if v == "" || v == redacted || v == "{" || v == "[" || len(v) < 200 && reference.MatchString(v) {
 		return 0, 0

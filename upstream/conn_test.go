@@ -108,8 +108,8 @@ func TestEras(t *testing.T) {
 			want: "2026-07-28", methods: []string{"server/discover", "server/discover"}},
 		{name: "refuses the probe, names an old version", answer: answers("server/discover", unsupported("2027-01-01", "2025-06-18")),
 			want: "2025-11-25", methods: []string{"server/discover", "initialize", initialized}},
-		{name: "too new", answer: answers("server/discover", unsupported("2027-01-01")), dials: 2, stage: Handshake,
-			methods: []string{"server/discover", "initialize", "server/discover"}, change: func(*configs.Server) {}},
+		{name: "too new", answer: func(*fakeWire, request) spoken { return unsupported("2027-01-01") }, dials: 2, stage: Handshake,
+			methods: []string{"server/discover", "initialize", "server/discover"}},
 		{name: "refuses with a list", answer: answers("initialize", unsupported("2025-06-18", "x"), result(`{"protocolVersion":"2025-06-18"}`)),
 			want: "2025-06-18", methods: []string{"server/discover", "initialize", "initialize", initialized}},
 		{name: "upset by a request before initialize", want: "2025-11-25", dials: 2,
@@ -204,7 +204,9 @@ func TestHandshakeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, lazy(nil), nil)
 		defer r.close()
-		r.mustCall()
+		if err := r.srv.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		want := `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mcpproxy","version":"1.2.3"}}`
 		if got := string(r.all("initialize")[0].Params); got != want {
 			t.Errorf("got %s, want %s", got, want)
@@ -437,6 +439,7 @@ func TestLogs(t *testing.T) {
 				time.Sleep(time.Second)
 				w.say(0, `{"method":"notifications/message","params":{"of":%d}}`, q.id)
 				w.say(q.id, `{"method":"notifications/message","params":{"during":%d}}`, q.id)
+				time.Sleep(time.Second)
 			}
 			return spoken{}
 		})

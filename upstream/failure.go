@@ -193,7 +193,7 @@ func (s *Server) redacted(lines []string, n int) []string {
 // gone is what those get who want something of a server that has left the configuration.
 func (s *Server) gone() *Failure {
 	return &Failure{
-		Server: s.id, Stage: Resolve, At: time.Now(), Message: "its configuration has just changed, or the proxy is shutting down",
-		Hint: "call again",
+		Server: s.id, Stage: Resolve, At: time.Now(),
+		Message: "its configuration has just changed, or the proxy is shutting down", Hint: "call again",
 	}
 }

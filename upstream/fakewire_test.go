@@ -30,6 +30,8 @@ type fake struct {
 	t      testing.TB
 	answer func(w *fakeWire, q request) spoken // nil, or an empty reply: by the book
 
+	busy sync.WaitGroup
+
 	mu     sync.Mutex
 	wires  []*fakeWire
 	dialed []time.Time
@@ -125,7 +127,7 @@ func (w *fakeWire) request(ctx context.Context, q outgoing) (jsonrpc.Message, er
 	rq := request{Message: m, id: q.id, header: q.header, wire: w}
 	w.fake.note(rq)
 	done := make(chan spoken, 1)
-	go func() { done <- w.fake.reply(w, rq) }()
+	w.fake.busy.Go(func() { done <- w.fake.reply(w, rq) })
 	select {
 	case r := <-done:
 		if r.silent {
@@ -339,6 +341,7 @@ func (r *rig) close() {
 	if err := r.pool.Close(context.Background()); err != nil {
 		r.t.Errorf("close: %v", err)
 	}
+	r.busy.Wait()
 	_ = r.catalog.Close()
 }
 

@@ -128,7 +128,9 @@ func (c *Conn) pages(
 	}
 }
 
-func (c *Conn) page(ctx context.Context, method string, params json.RawMessage, within time.Duration) (json.RawMessage, error) {
+func (c *Conn) page(
+	ctx context.Context, method string, params json.RawMessage, within time.Duration,
+) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return c.request(ctx, method, params)

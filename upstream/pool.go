@@ -39,7 +39,9 @@ type Pool struct {
 	client *http.Client
 	dial   dialer
 
-	mu      sync.Mutex
+	applying sync.Mutex // one Apply at a time
+
+	mu      sync.Mutex // not held while a server is told anything: Changed may ask the pool
 	servers map[string]*Server
 	leaving []*Server // replaced or removed, with calls that still run
 	closed  bool
@@ -68,22 +70,34 @@ func New(o Options) *Pool {
 // filters and limits; others are closed and made anew. Eager and keep-alive servers connect at once. It does not wait
 // for connections, neither to open nor to close.
 func (p *Pool) Apply(servers []*configs.Server) {
+	p.applying.Lock()
+	defer p.applying.Unlock()
+	kept, left := p.replace(servers)
+	for spec, s := range kept {
+		s.swap(spec)
+	}
+	for _, s := range left {
+		s.leave()
+	}
+}
+
+// replace makes these the pool's servers. Those of before that go on are returned by their new configuration, and those
+// that don't.
+func (p *Pool) replace(servers []*configs.Server) (kept map[*configs.Server]*Server, left []*Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return
+		return nil, nil
 	}
-	p.leaving = slices.DeleteFunc(p.leaving, (*Server).ended)
 	before := p.servers
-	p.servers = map[string]*Server{}
+	p.servers, kept = map[string]*Server{}, map[*configs.Server]*Server{}
 	for _, spec := range servers {
 		if !spec.Enabled || spec.Err != nil {
 			continue
 		}
 		old := before[spec.ID]
 		if old != nil && old.Config().Hash == spec.Hash {
-			old.swap(spec)
-			p.servers[spec.ID] = old
+			p.servers[spec.ID], kept[spec] = old, old
 			delete(before, spec.ID)
 			continue
 		}
@@ -93,10 +107,12 @@ func (p *Pool) Apply(servers []*configs.Server) {
 		}
 		p.servers[spec.ID] = newServer(p, spec, after)
 	}
+	p.leaving = slices.DeleteFunc(p.leaving, (*Server).ended)
 	for _, old := range before {
-		old.leave()
-		p.leaving = append(p.leaving, old)
+		left = append(left, old)
 	}
+	p.leaving = append(p.leaving, left...)
+	return kept, left
 }
 
 // Server is the server of that id: configured, enabled and without configuration error.
