@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/url"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -16,11 +14,7 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
-	"github.com/mcpproxy/mcpproxy/index"
 	"github.com/mcpproxy/mcpproxy/jsonrpc"
 )
 
@@ -69,14 +63,17 @@ func newChecker() *checker { return &checker{compiled: map[string]*compiled{}} }
 // (JSON in a string, "5" for 5, a single value for a list of one, null for a property that can be left out), each mend in
 // its place, so that all other bytes stay. What still doesn't fit then is a violation. The warning says that, and why, a
 // schema was not used.
-func (c *checker) check(hash string, schema, args json.RawMessage) (out json.RawMessage, mended []Mend, violations []Violation, warning string) {
+func (c *checker) check(hash string, schema, args json.RawMessage) (
+	out json.RawMessage, mended []Mend, violations []Violation, warning string,
+) {
 	out = args
 	trimmed := json.RawMessage(bytes.Trim(args, " \t\r\n"))
 	if len(trimmed) > 0 && trimmed[0] == '"' {
-		if s := bytes.TrimSpace([]byte(jsonrpc.Unquote(trimmed))); len(s) == 0 || s[0] == '{' && jsonrpc.Valid(s) || string(s) == "null" {
-			if len(s) > 0 && s[0] == '{' {
-				mended = []Mend{{"", shown(trimmed), shown(s)}}
-			}
+		switch s := bytes.TrimSpace([]byte(jsonrpc.Unquote(trimmed))); {
+		case len(s) == 0, string(s) == "null":
+			trimmed = nil
+		case s[0] == '{' && jsonrpc.Valid(s):
+			mended = []Mend{{"", shown(trimmed), shown(s)}}
 			out, trimmed = s, s
 		}
 	}
@@ -88,7 +85,8 @@ func (c *checker) check(hash string, schema, args json.RawMessage) (out json.Raw
 		if !jsonrpc.Valid(trimmed) {
 			found = "text that is no JSON"
 		}
-		return out, nil, []Violation{{Message: fmt.Sprintf("arguments must be an object like %s; found %s", signature(schema, 200), found)}}, ""
+		msg := fmt.Sprintf("arguments must be an object like %s; found %s", signature(schema, 200), found)
+		return out, nil, []Violation{{Message: msg}}, ""
 	}
 	switch {
 	case len(schema) > maxSchemaSize:
@@ -98,7 +96,8 @@ func (c *checker) check(hash string, schema, args json.RawMessage) (out json.Raw
 	}
 	s, err := c.compile(hash, schema)
 	if err != nil {
-		return out, mended, nil, "the input schema of this tool can't be compiled (" + plain(err.Error(), 200) + "): arguments were not checked"
+		return out, mended, nil, fmt.Sprintf("the input schema of this tool can't be compiled (%s): arguments were not checked",
+			plain(err.Error(), 200))
 	}
 	if s == nil {
 		return out, mended, nil, ""
@@ -194,8 +193,8 @@ func (s *compiled) prepare(schema json.RawMessage) (err error) {
 	return err
 }
 
-// location is what the compiler calls the schema.
-const location = "mcpproxy:///inputSchema"
+// schemaLocation is what the compiler calls the schema.
+const schemaLocation = "mcpproxy:///inputSchema"
 
 func (s *compiled) compileAs(doc map[string]any, draft *jsonschema.Draft) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
@@ -204,10 +203,10 @@ func (s *compiled) compileAs(doc map[string]any, draft *jsonschema.Draft) (*json
 	c.AssertFormat()
 	c.RegisterFormat(&jsonschema.Format{Name: budget, Validate: func(any) error { s.spend(1); return nil }})
 	c.UseRegexpEngine(s.pattern)
-	if err := c.AddResource(location, doc); err != nil {
+	if err := c.AddResource(schemaLocation, doc); err != nil {
 		return nil, err
 	}
-	return c.Compile(location)
+	return c.Compile(schemaLocation)
 }
 
 // noLoader keeps schemas from reaching files and hosts.
@@ -229,8 +228,8 @@ func (s *compiled) spend(steps int) {
 	}
 }
 
-// pattern is a regular expression that spends what matching costs: text times the size of its program.
-type pattern struct {
+// costedPattern is a regular expression that spends what matching costs: text times the size of its program.
+type costedPattern struct {
 	*regexp.Regexp
 	size  int
 	spend func(int)
@@ -249,10 +248,10 @@ func (s *compiled) pattern(expr string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pattern{re, len(prog.Inst), s.spend}, nil
+	return costedPattern{re, len(prog.Inst), s.spend}, nil
 }
 
-func (p pattern) MatchString(text string) bool {
+func (p costedPattern) MatchString(text string) bool {
 	p.spend(1 + len(text)*p.size/128)
 	return p.Regexp.MatchString(text)
 }
@@ -358,7 +357,8 @@ func (s *compiled) tolerate(schema map[string]any) {
 			key == "type" && !knownTypes(val):
 			delete(schema, key)
 		case key == "enum", key == "const", key == "default", strings.HasPrefix(key, "example"):
-		case key == "properties", key == "patternProperties", key == "$defs", key == "definitions", strings.HasPrefix(key, "depend"):
+		case key == "properties", key == "patternProperties", key == "$defs", key == "definitions",
+			strings.HasPrefix(key, "depend"):
 			if m, ok := val.(map[string]any); ok {
 				for _, sub := range m {
 					s.tolerateAll(sub)
@@ -368,6 +368,7 @@ func (s *compiled) tolerate(schema map[string]any) {
 			s.tolerateAll(val)
 		}
 	}
+	dropDefaulted(schema)
 	if schema["nullable"] == true { // OpenAPI 3.0
 		if t, ok := schema["type"].(string); ok {
 			schema["type"] = []any{t, "null"}
@@ -377,6 +378,22 @@ func (s *compiled) tolerate(schema map[string]any) {
 		}
 	}
 	schema["format"] = budget
+}
+
+// dropDefaulted takes out of required what has a default: servers that generate their schemas list every parameter, and
+// fill in those that are absent.
+func dropDefaulted(schema map[string]any) {
+	required, _ := schema["required"].([]any)
+	properties, _ := schema["properties"].(map[string]any)
+	if required == nil || properties == nil {
+		return
+	}
+	schema["required"] = slices.DeleteFunc(slices.Clone(required), func(name any) bool {
+		key, _ := name.(string)
+		property, _ := properties[key].(map[string]any)
+		_, has := property["default"]
+		return has
+	})
 }
 
 func (s *compiled) tolerateAll(v any) {
@@ -395,486 +412,12 @@ func knownTypes(v any) bool {
 	case string:
 		return slices.Contains([]string{"string", "number", "integer", "boolean", "object", "array", "null"}, v)
 	case []any:
-		return len(v) > 0 && !slices.ContainsFunc(v, func(e any) bool { s, ok := e.(string); return !ok || !knownTypes(s) })
+		for _, e := range v {
+			if s, ok := e.(string); !ok || !knownTypes(s) {
+				return false
+			}
+		}
+		return len(v) > 0
 	}
 	return false
-}
-
-// mend changes what is plainly recoverable, place by place, as what was in a string may itself want mending. It returns
-// what is still wrong then, nil when nothing is.
-func (s *compiled) mend(args json.RawMessage, fault *jsonschema.ValidationError) (json.RawMessage, []Mend, *jsonschema.ValidationError) {
-	var mended []Mend
-	tried := map[string]bool{}
-	for fault != nil && len(mended) < maxMends && len(tried) < 4*maxMends && len(tried)*len(args) < 4*maxArguments {
-		places := wrongTypes(fault)
-		i := slices.IndexFunc(places, func(p place) bool { return !tried[pointerTo(p.path)] })
-		if i < 0 {
-			break
-		}
-		p := places[i]
-		was := at(args, p.path)
-		tried[pointerTo(p.path)] = true
-		var fitting []json.RawMessage
-		var left *jsonschema.ValidationError
-		for _, r := range readings(was, p, kindOf(at(args, p.path[:len(p.path)-1])) == "object") {
-			f, err := s.validate(splice(args, p.path, r.val))
-			if err != nil {
-				return args, mended, fault // no more steps left to try others
-			}
-			if f == nil || helps(fault, f, p, r) {
-				fitting, left = append(fitting, r.val), f
-			}
-		}
-		if len(fitting) == 1 { // two ways to read it are none
-			args, fault = splice(args, p.path, fitting[0]), left
-			mended = append(mended, Mend{pointerTo(p.path), shown(was), shown(fitting[0])})
-			maps.DeleteFunc(tried, func(t string, _ bool) bool { return strings.HasPrefix(t, pointerTo(p.path)+"/") })
-		}
-	}
-	return args, mended, fault
-}
-
-// place is where a type is wrong, and which would be right.
-type place struct {
-	path []string
-	want []string
-}
-
-// wrongTypes are the places at which a type is wrong, in the order of their pointers.
-func wrongTypes(fault *jsonschema.ValidationError) []place {
-	all := map[string]*place{}
-	walk(fault, func(e *jsonschema.ValidationError) {
-		if t, ok := e.ErrorKind.(*kind.Type); ok && len(e.InstanceLocation) > 0 && len(all) < 4*maxMends {
-			key := pointerTo(e.InstanceLocation)
-			if all[key] == nil {
-				all[key] = &place{path: e.InstanceLocation}
-			}
-			for _, w := range t.Want {
-				if !slices.Contains(all[key].want, w) {
-					all[key].want = append(all[key].want, w)
-				}
-			}
-		}
-	})
-	out := make([]place, 0, len(all))
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, *all[key])
-	}
-	return out
-}
-
-// walk visits the leaves of a fault.
-func walk(e *jsonschema.ValidationError, visit func(*jsonschema.ValidationError)) {
-	if len(e.Causes) == 0 {
-		visit(e)
-	}
-	for _, c := range e.Causes {
-		walk(c, visit)
-	}
-}
-
-// helps tells that a reading has put its place right and broken nothing elsewhere. At and below it something else may
-// still be wrong: it is told then.
-func helps(before, after *jsonschema.ValidationError, p place, r reading) bool {
-	old := map[string]bool{}
-	walk(before, func(e *jsonschema.ValidationError) { old[leaf(e)] = true })
-	ok, here := true, pointerTo(p.path)
-	walk(after, func(e *jsonschema.ValidationError) {
-		loc := pointerTo(e.InstanceLocation)
-		_, wrongType := e.ErrorKind.(*kind.Type)
-		switch {
-		case loc == here:
-			ok = ok && !wrongType
-		case strings.HasPrefix(loc, here+"/"):
-			ok = ok && !r.whole
-		default:
-			ok = ok && old[leaf(e)]
-		}
-	})
-	return ok
-}
-
-// leaf names one thing that is wrong.
-func leaf(e *jsonschema.ValidationError) string {
-	name := fmt.Sprintf("%s %s %T", pointerTo(e.InstanceLocation), e.SchemaURL, e.ErrorKind)
-	if r, ok := e.ErrorKind.(*kind.Required); ok {
-		name += strings.Join(r.Missing, " ")
-	}
-	return name
-}
-
-// reading is a way to read a value as another type.
-type reading struct {
-	val   json.RawMessage // nil drops the property
-	whole bool            // counts only where nothing in it is wrong
-}
-
-// readings are the ways to read a value as one of the types that would be right, none of which changes what it says.
-func readings(v json.RawMessage, p place, inObject bool) (out []reading) {
-	wants := func(t string) bool { return slices.Contains(p.want, t) }
-	add := func(val string, whole bool) { out = append(out, reading{json.RawMessage(val), whole}) }
-	text, inString := "", false
-	if len(v) > 0 && v[0] == '"' {
-		text, inString = strings.TrimSpace(jsonrpc.Unquote(v)), true
-	}
-	holds := func(open string) bool {
-		return inString && strings.HasPrefix(text, open) && jsonrpc.Valid([]byte(text))
-	}
-	found := kindOf(v)
-	switch {
-	case found == "null" && inObject:
-		return []reading{{}}
-	case found == "null", found == "nothing":
-		return nil
-	case wants("object") && holds("{"), wants("array") && holds("["):
-		add(text, false)
-		return out
-	}
-	if inString && (wants("integer") || wants("number")) {
-		if n := number(text, !wants("number")); n != "" {
-			add(n, false)
-		}
-	}
-	if inString && wants("boolean") && (text == "true" || text == "false") {
-		add(text, false)
-	}
-	scalar := found == "number" || found == "boolean"
-	if len(p.want) == 1 && wants("string") && scalar {
-		add(string(quote(string(v))), false)
-	}
-	if wants("array") && found != "array" && !(wants("string") && scalar) {
-		add("["+string(v)+"]", true)
-	}
-	return out
-}
-
-// number is the JSON number that a text spells, "" where it spells none. An integer is written without a fraction.
-func number(text string, integer bool) string {
-	if text == "" || !jsonrpc.Valid([]byte(text)) || kindOf(json.RawMessage(text)) != "number" || len(text) > maxDigits {
-		return ""
-	}
-	if integer {
-		whole, fraction, _ := strings.Cut(text, ".")
-		if strings.Trim(fraction, "0") != "" || strings.ContainsAny(whole, "eE") || whole == "-0" {
-			return ""
-		}
-		return whole
-	}
-	if f, err := strconv.ParseFloat(text, 64); err != nil || f == 0 && strings.ContainsAny(text, "123456789") && exponent(text) > 0 {
-		return "" // no float can hold it
-	}
-	return text
-}
-
-// at is the value at a path, nil when there is none. Of a repeated key the last one counts.
-func at(raw json.RawMessage, path []string) json.RawMessage {
-	for _, key := range path {
-		var next json.RawMessage
-		for _, s := range spans(raw) {
-			if s.key == key {
-				next = raw[s.val:s.end]
-			}
-		}
-		raw = next
-	}
-	return raw
-}
-
-// splice puts val in the place of what stands at a path; nil drops that member. All other bytes stay.
-func splice(raw json.RawMessage, path []string, val json.RawMessage) json.RawMessage {
-	if len(path) == 0 {
-		return val
-	}
-	all := spans(raw)
-	for i := len(all) - 1; i >= 0; i-- {
-		s := all[i]
-		if s.key != path[0] {
-			continue
-		}
-		if len(path) > 1 || val != nil {
-			return slices.Concat(raw[:s.val], splice(raw[s.val:s.end], path[1:], val), raw[s.end:])
-		}
-		switch {
-		case i+1 < len(all):
-			raw = slices.Concat(raw[:s.from], raw[all[i+1].from:])
-		case i > 0:
-			raw = slices.Concat(raw[:all[i-1].end], raw[s.end:])
-		default:
-			raw = slices.Concat(raw[:s.from], raw[s.end:])
-		}
-		return splice(raw, path, nil) // a repeated key
-	}
-	return raw
-}
-
-// span is where one member of an object or element of an array stands: from its key, the value from val to end.
-type span struct {
-	key            string
-	from, val, end int
-}
-
-// spans are the members of an object or the elements of an array (their keys are their indices) of well-formed JSON.
-func spans(raw json.RawMessage) (out []span) {
-	if len(raw) == 0 {
-		return nil
-	}
-	i := bytes.IndexAny(raw, "{[") + 1
-	skip := func(chars string) {
-		for i < len(raw) && strings.IndexByte(chars, raw[i]) >= 0 {
-			i++
-		}
-	}
-	switch raw[max(i-1, 0)] {
-	case '{':
-		_ = jsonrpc.Members(raw, func(key string, val json.RawMessage) bool { // well-formed
-			skip(" \t\r\n,")
-			s := span{key: key, from: i}
-			for i++; raw[i] != '"'; i++ {
-				if raw[i] == '\\' {
-					i++
-				}
-			}
-			i++
-			skip(" \t\r\n:")
-			s.val, s.end = i, i+len(val)
-			i = s.end
-			out = append(out, s)
-			return true
-		})
-	case '[':
-		_ = jsonrpc.Elements(raw, func(val json.RawMessage) bool { // well-formed
-			skip(" \t\r\n,")
-			out = append(out, span{strconv.Itoa(len(out)), i, i, i + len(val)})
-			i += len(val)
-			return true
-		})
-	}
-	return out
-}
-
-// pointerTo writes a path as a JSON Pointer (RFC 6901).
-func pointerTo(path []string) string {
-	var b strings.Builder
-	for _, p := range path {
-		b.WriteByte('/')
-		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(p))
-	}
-	return b.String()
-}
-
-var english = message.NewPrinter(language.English)
-
-// explain says what is wrong, in at most maxViolations violations.
-func (s *compiled) explain(args json.RawMessage, fault *jsonschema.ValidationError) []Violation {
-	if fault == nil {
-		return nil
-	}
-	e := explainer{s, args, nil}
-	e.explain(fault)
-	slices.SortFunc(e.out, func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(a.Pointer, b.Pointer), cmp.Compare(a.Message, b.Message))
-	})
-	e.out = slices.CompactFunc(e.out, func(a, b Violation) bool { return a.Pointer == b.Pointer && a.Message == b.Message })
-	return e.out[:min(len(e.out), maxViolations)]
-}
-
-type explainer struct {
-	*compiled
-	args json.RawMessage
-	out  []Violation
-}
-
-func (e *explainer) add(f *jsonschema.ValidationError, schema json.RawMessage, more []string, format string, a ...any) {
-	e.out = append(e.out, Violation{pointerTo(append(slices.Clone(f.InstanceLocation), more...)), cutBytes(fmt.Sprintf(format, a...), 500), bounded(schema)})
-}
-
-func (e *explainer) explain(f *jsonschema.ValidationError) {
-	if len(e.out) > 2*maxViolations { // more than are told
-		return
-	}
-	slices.SortFunc(f.Causes, func(a, b *jsonschema.ValidationError) int { // properties come in random order
-		return cmp.Or(slices.Compare(a.InstanceLocation, b.InstanceLocation), cmp.Compare(a.SchemaURL, b.SchemaURL))
-	})
-	part := e.part(f.SchemaURL)
-	switch k := f.ErrorKind.(type) {
-	case *kind.Type:
-		e.add(f, part, nil, "expected %s, found %s", strings.Join(k.Want, " or "), e.found(f))
-	case *kind.Required:
-		for _, name := range k.Missing[:min(len(k.Missing), maxViolations)] {
-			e.add(f, member(part, "required"), nil, "missing required property %q%s", name, e.givenInstead(f, part, name))
-		}
-	case *kind.AdditionalProperties:
-		slices.Sort(k.Properties)
-		for _, name := range k.Properties[:min(len(k.Properties), maxViolations)] {
-			e.unexpected(f, part, name)
-		}
-	case *kind.FalseSchema:
-		if parent, found := strings.CutSuffix(f.SchemaURL, "/unevaluatedProperties"); found && len(f.InstanceLocation) > 0 {
-			up := *f
-			up.InstanceLocation = f.InstanceLocation[:len(f.InstanceLocation)-1]
-			e.unexpected(&up, e.part(parent), f.InstanceLocation[len(up.InstanceLocation)])
-			return
-		}
-		e.add(f, nil, nil, "nothing is allowed here, found %s", e.found(f))
-	case *kind.Enum:
-		e.add(f, member(part, "enum"), nil, "expected one of %s, found %s", list(k.Want), e.found(f))
-	case *kind.Const:
-		e.add(f, member(part, "const"), nil, "expected %s, found %s", list([]any{k.Want}), e.found(f))
-	case *kind.AnyOf:
-		e.alternatives(f, member(part, "anyOf"))
-	case *kind.OneOf:
-		if len(k.Subschemas) > 1 {
-			e.add(f, member(part, "oneOf"), nil, "fits alternatives %d and %d of oneOf, may fit only one", k.Subschemas[0]+1, k.Subschemas[1]+1)
-			return
-		}
-		e.alternatives(f, member(part, "oneOf"))
-	case *kind.PropertyNames:
-		e.add(f, part, []string{k.Property}, "%q is no allowed name of a property", k.Property)
-	default:
-		if len(f.Causes) == 0 && k != nil {
-			e.add(f, part, nil, "%s", k.LocalizedString(english))
-		}
-		for _, c := range f.Causes {
-			e.explain(c)
-		}
-	}
-}
-
-// alternatives explains what fits none of several: the types that would be right, else what is wrong with the only one
-// that the value's type fits.
-func (e *explainer) alternatives(f *jsonschema.ValidationError, part json.RawMessage) {
-	var want []string
-	var fitting []*jsonschema.ValidationError
-	for _, c := range f.Causes {
-		wrong := false
-		walk(c, func(l *jsonschema.ValidationError) {
-			if t, ok := l.ErrorKind.(*kind.Type); ok && len(l.InstanceLocation) == len(f.InstanceLocation) {
-				wrong = true
-				for _, w := range t.Want {
-					if !slices.Contains(want, w) {
-						want = append(want, w)
-					}
-				}
-			}
-		})
-		if !wrong {
-			fitting = append(fitting, c)
-		}
-	}
-	switch {
-	case len(fitting) == 1:
-		e.explain(fitting[0])
-	case len(fitting) == 0 && len(want) > 0:
-		e.add(f, part, nil, "expected %s, found %s", strings.Join(want, " or "), e.found(f))
-	default:
-		e.add(f, part, nil, "%s fits none of the %d alternatives", e.found(f), len(f.Causes))
-	}
-}
-
-// unexpected tells of a property that may not be there, and which one may be meant.
-func (e *explainer) unexpected(f *jsonschema.ValidationError, part json.RawMessage, name string) {
-	given := keys(at(e.args, f.InstanceLocation))
-	known := slices.DeleteFunc(keys(jsonrpc.Member(part, "properties")), func(k string) bool { return slices.Contains(given, k) })
-	hint := ""
-	if near := nearest(name, known); near != "" {
-		hint = fmt.Sprintf(" (did you mean %q?)", near)
-	} else if len(known) > 0 {
-		hint = fmt.Sprintf(" (there are %s)", cutBytes(strings.Join(known, ", "), 150))
-	}
-	e.add(f, nil, []string{name}, "unexpected property %q%s", name, hint)
-}
-
-// givenInstead tells of a property that was given where a missing one may be meant.
-func (e *explainer) givenInstead(f *jsonschema.ValidationError, part json.RawMessage, name string) string {
-	known := keys(jsonrpc.Member(part, "properties"))
-	unknown := slices.DeleteFunc(keys(at(e.args, f.InstanceLocation)), func(k string) bool { return slices.Contains(known, k) })
-	if near := nearest(name, unknown); near != "" {
-		return fmt.Sprintf(" (%q is given)", near)
-	}
-	return ""
-}
-
-// nearest is the name that is most like another, or contains it (repo, repository); "" where none is.
-func nearest(name string, names []string) string {
-	if near := index.Nearest(name, names, 1); len(near) > 0 {
-		return near[0]
-	}
-	for _, n := range names {
-		if short, long := min(len(n), len(name)), max(len(n), len(name)); short >= 3 && long <= 3*short &&
-			(strings.Contains(n, name) || strings.Contains(name, n)) {
-			return n
-		}
-	}
-	return ""
-}
-
-func keys(obj json.RawMessage) (out []string) {
-	_ = jsonrpc.Members(obj, func(key string, _ json.RawMessage) bool { // what is no object has none
-		out = append(out, key)
-		return true
-	})
-	return out
-}
-
-// found is the value at which a fault lies, in few words.
-func (e *explainer) found(f *jsonschema.ValidationError) string {
-	v := at(e.args, f.InstanceLocation)
-	switch k := kindOf(v); k {
-	case "object", "array", "null", "nothing":
-		return k
-	default:
-		return k + " " + plain(string(v), 60)
-	}
-}
-
-// list is a few allowed values.
-func list(values []any) string {
-	var out []string
-	for _, v := range values {
-		raw, _ := compact(v) // was decoded from JSON
-		if out = append(out, plain(string(raw), 40)); len(out) == 12 {
-			out = append(out, "…")
-			break
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
-// part is the schema that a fault's URL names, as the server wrote it; nil where it lies in another resource.
-func (s *compiled) part(schemaURL string) json.RawMessage {
-	base, fragment, _ := strings.Cut(schemaURL, "#")
-	if root, _, _ := strings.Cut(s.schema.Location, "#"); base != root {
-		return nil
-	}
-	if fragment == "" {
-		return s.raw
-	}
-	if p, err := url.PathUnescape(fragment); err == nil {
-		fragment = p
-	}
-	var path []string
-	for p := range strings.SplitSeq(strings.TrimPrefix(fragment, "/"), "/") {
-		path = append(path, strings.NewReplacer("~1", "/", "~0", "~").Replace(p))
-	}
-	return at(s.raw, path)
-}
-
-// member is one keyword of a schema with its value, as a schema.
-func member(schema json.RawMessage, keyword string) json.RawMessage {
-	val := jsonrpc.Member(schema, keyword)
-	if val == nil {
-		return nil
-	}
-	return slices.Concat([]byte("{"), quote(keyword), []byte(":"), val, []byte("}"))
-}
-
-// bounded is a part of a schema in at most maxPart bytes, nil where it can't be cut to them.
-func bounded(part json.RawMessage) json.RawMessage {
-	if len(part) <= maxPart {
-		return part
-	}
-	if part = compactSchema(part, maxPart); len(part) > maxPart || jsonrpc.Member(part, "$comment") != nil {
-		return nil
-	}
-	return part
 }

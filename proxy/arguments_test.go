@@ -11,15 +11,15 @@ import (
 	"github.com/mcpproxy/mcpproxy/jsonrpc"
 )
 
-// wrong is a violation in few words.
-func wrong(v []Violation) (out []string) {
+// wrongWords are a violation in few words.
+func wrongWords(v []Violation) (out []string) {
 	for _, v := range v {
 		out = append(out, v.Pointer+": "+v.Message)
 	}
 	return out
 }
 
-func mends(m []Mend) (out []string) {
+func mendWords(m []Mend) (out []string) {
 	for _, m := range m {
 		to := string(m.To)
 		if m.To == nil {
@@ -50,6 +50,8 @@ func TestCheck(t *testing.T) {
 		{"absent", `{"type":"object"}`, ``, `{}`, nil, nil},
 		{"null", `{"type":"object"}`, `null`, `{}`, nil, nil},
 		{"empty string", `{"type":"object"}`, `""`, `{}`, nil, nil},
+		{"required, but with a default of its own", `{"type":"object","properties":{"scale":{"type":"string","default":"css"},"x":{}},"required":["scale","x"]}`,
+			`{"x":1}`, `{"x":1}`, nil, nil},
 		{"absent, but some needed", add, ``, `{}`, nil, []string{`: missing required property "a"`}},
 		{"an object in a string", add, `"{\"a\":1,\"b\":2}"`, `{"a":1,"b":2}`, []string{`: "{\"a\":1,\"b\":2}" → {"a":1,"b":2}`}, nil},
 		{"array", add, `[1,2]`, `[1,2]`, nil, []string{`: arguments must be an object like {a: integer, b?: integer}; found array`}},
@@ -161,10 +163,10 @@ func TestCheck(t *testing.T) {
 				if string(out) != tt.out || warning != "" {
 					t.Errorf("got %s, warning %q; want %s", out, warning, tt.out)
 				}
-				if got, want := fmt.Sprintf("%q", mends(mended)), fmt.Sprintf("%q", tt.mended); got != want {
+				if got, want := fmt.Sprintf("%q", mendWords(mended)), fmt.Sprintf("%q", tt.mended); got != want {
 					t.Errorf("mends:\n got %s\nwant %s", got, want)
 				}
-				got := wrong(violations)
+				got := wrongWords(violations)
 				if len(got) != len(tt.violations) {
 					t.Fatalf("violations:\n got %q\nwant %q", got, tt.violations)
 				}
@@ -190,12 +192,12 @@ func TestViolationSchema(t *testing.T) {
 	} {
 		_, _, violations, _ := newChecker().check("", json.RawMessage(tt.schema), json.RawMessage(tt.args))
 		if len(violations) != 1 || string(violations[0].Schema) != tt.want {
-			t.Errorf("%s: got %s, want %s", tt.schema, must(compact(violations)), tt.want)
+			t.Errorf("%s: got %s, want %s", tt.schema, mustJSON(compact(violations)), tt.want)
 		}
 	}
 }
 
-func must(raw json.RawMessage, err error) json.RawMessage {
+func mustJSON(raw json.RawMessage, err error) json.RawMessage {
 	if err != nil {
 		panic(err)
 	}
@@ -210,7 +212,7 @@ func TestViolationsAreBounded(t *testing.T) {
 	}
 	args = strings.TrimSuffix(args, ",") + "}"
 	_, _, violations, _ := newChecker().check("", schema, json.RawMessage(args))
-	if raw := must(compact(violations)); len(violations) != maxViolations || len(raw) > 8*1000 {
+	if raw := mustJSON(compact(violations)); len(violations) != maxViolations || len(raw) > 8*1000 {
 		t.Errorf("got %d violations of %d bytes, want %d of at most 8000", len(violations), len(raw), maxViolations)
 	}
 }
@@ -254,7 +256,7 @@ func TestUnchecked(t *testing.T) {
 				t.Errorf("took %v", took)
 			}
 			if !strings.Contains(warning, tt.warning) || tt.warning != "" && (violations != nil || mended != nil || string(out) != tt.args) {
-				t.Errorf("got %d bytes, %v, %v, warning %q; want the arguments and %q", len(out), mended, wrong(violations), warning, tt.warning)
+				t.Errorf("got %d bytes, %v, %v, warning %q; want the arguments and %q", len(out), mended, wrongWords(violations), warning, tt.warning)
 			}
 			if len(warning) > 500 {
 				t.Errorf("a warning of %d bytes", len(warning))
@@ -269,7 +271,7 @@ func TestLongMendsAreShownCut(t *testing.T) {
 	if len(mended) != 1 || violations != nil || len(out) < 10000 {
 		t.Fatalf("got %d bytes, %v, %v", len(out), mended, violations)
 	}
-	if raw := must(compact(mended)); len(raw) > 700 || !jsonrpc.Valid(raw) {
+	if raw := mustJSON(compact(mended)); len(raw) > 700 || !jsonrpc.Valid(raw) {
 		t.Errorf("got %s", raw)
 	}
 }
@@ -311,7 +313,7 @@ func FuzzCheck(f *testing.F) {
 		case len(violations) == 0 && mended == nil && string(out) != args && string(out) != "{}":
 			t.Errorf("%s for %s: changed to %s without a word", args, schema, out)
 		}
-		if raw := must(compact(violations)); !jsonrpc.Valid(raw) {
+		if raw := mustJSON(compact(violations)); !jsonrpc.Valid(raw) {
 			t.Errorf("%s for %s: violations are no JSON: %s", args, schema, raw)
 		}
 	})

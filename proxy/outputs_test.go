@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,8 +20,8 @@ import (
 
 func everybody(outputOwner) bool { return true }
 
-// store is a store in a directory of its own, and its clock.
-func store(t testing.TB, o outputOptions) (*outputs, *time.Time) {
+// testStore is a store in a directory of its own, and its clock.
+func testStore(t testing.TB, o outputOptions) (*outputs, *time.Time) {
 	t.Helper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.now = func() time.Time { return now }
@@ -31,7 +32,7 @@ func store(t testing.TB, o outputOptions) (*outputs, *time.Time) {
 	return s, &now
 }
 
-func put(t testing.TB, s *outputs, text string) string {
+func putOutput(t testing.TB, s *outputs, text string) string {
 	t.Helper()
 	id, err := s.put(outputOwner{Server: "github", Tool: "list"}, []byte(text), true)
 	if err != nil {
@@ -43,8 +44,8 @@ func put(t testing.TB, s *outputs, text string) string {
 	return id
 }
 
-// code is an error's code, "" for none.
-func code(err error) string {
+// outputCode is an error's code, "" for none.
+func outputCode(err error) string {
 	var e *outputError
 	switch {
 	case err == nil:
@@ -76,7 +77,7 @@ func allPages(t testing.TB, s *outputs, q cacheQuery, limit int) []string {
 	}
 }
 
-func numbered(n int) string {
+func numberedLines(n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, "line %d\n", i+1)
@@ -86,10 +87,10 @@ func numbered(n int) string {
 
 // Pages follow each other byte for byte, whatever is cut.
 func TestPagesOfBytes(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	texts := []string{"", "a", "héllo wörld 日本語 🎉🎉🎉 end", numbered(20_000), strings.Repeat("é", 60_000), `{"a":"` + strings.Repeat("x", 200_000) + `"}`}
+	s, _ := testStore(t, outputOptions{})
+	texts := []string{"", "a", "héllo wörld 日本語 🎉🎉🎉 end", numberedLines(20_000), strings.Repeat("é", 60_000), `{"a":"` + strings.Repeat("x", 200_000) + `"}`}
 	for _, text := range texts {
-		id := put(t, s, text)
+		id := putOutput(t, s, text)
 		for _, limit := range []int{0, 1, 2, 3, 5, 1000, 51_200, 1 << 30} {
 			if limit > 0 && limit < 1000 && len(text) > 1000 {
 				continue
@@ -108,8 +109,8 @@ func TestPagesOfBytes(t *testing.T) {
 }
 
 func TestOffset(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	id := put(t, s, "aé日b")
+	s, _ := testStore(t, outputOptions{})
+	id := putOutput(t, s, "aé日b")
 	for _, tt := range []struct {
 		offset, start int64
 		content, code string
@@ -118,7 +119,7 @@ func TestOffset(t *testing.T) {
 		{8, 0, "", "invalid_arguments"}, {-1, 0, "", "invalid_arguments"},
 	} {
 		p, err := s.read(cacheQuery{CacheID: id, Offset: &tt.offset}, everybody)
-		if code(err) != tt.code {
+		if outputCode(err) != tt.code {
 			t.Errorf("offset %d: got %v, want %q", tt.offset, err, tt.code)
 			continue
 		}
@@ -129,11 +130,11 @@ func TestOffset(t *testing.T) {
 }
 
 func TestQueries(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	text := put(t, s, "alpha\nbeta 1\ngamma\ndelta\nbeta 2\nomega")
-	doc := put(t, s, `{"items":[{"name":"x","n":12345678901234567890},{"name":"a\nb","n":2}],"a/b":{"~":null},"":0}`)
-	other := put(t, s, "alpha\nbeta 1\ngamma\nnew\nbeta 2\nomega")
-	same := put(t, s, "alpha\nbeta 1\ngamma\ndelta\nbeta 2\nomega")
+	s, _ := testStore(t, outputOptions{})
+	text := putOutput(t, s, "alpha\nbeta 1\ngamma\ndelta\nbeta 2\nomega")
+	doc := putOutput(t, s, `{"items":[{"name":"x","n":12345678901234567890},{"name":"a\nb","n":2}],"a/b":{"~":null},"":0}`)
+	other := putOutput(t, s, "alpha\nbeta 1\ngamma\nnew\nbeta 2\nomega")
+	same := putOutput(t, s, "alpha\nbeta 1\ngamma\ndelta\nbeta 2\nomega")
 	for _, tt := range []struct {
 		q    cacheQuery
 		want string
@@ -194,7 +195,7 @@ func TestQueries(t *testing.T) {
 		{cacheQuery{CacheID: text, Grep: strings.Repeat("x", maxExpression+1)}, "", "invalid_arguments"},
 	} {
 		p, err := s.read(tt.q, everybody)
-		if p.Content != tt.want || code(err) != tt.code {
+		if p.Content != tt.want || outputCode(err) != tt.code {
 			t.Errorf("%+v:\n got %q, %v\nwant %q, %q", tt.q, p.Content, err, tt.want, tt.code)
 		}
 		if err == nil && (p.StartByte != nil || p.Action != "read_cache" || p.CacheID != tt.q.CacheID || p.TotalLines == 0) {
@@ -205,11 +206,11 @@ func TestQueries(t *testing.T) {
 
 // Every answer is bounded, and goes on by its cursor.
 func TestQueriesInPages(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	text := numbered(30_000)
-	id := put(t, s, text)
+	s, _ := testStore(t, outputOptions{})
+	text := numberedLines(30_000)
+	id := putOutput(t, s, text)
 	lines := slices.Collect(strings.Lines(text))
-	list := put(t, s, "["+strings.Join(strings.Fields(strings.Repeat("1234567 ", 20_000)), ",")+"]")
+	list := putOutput(t, s, "["+strings.Join(strings.Fields(strings.Repeat("1234567 ", 20_000)), ",")+"]")
 	grepped := ""
 	for i, l := range lines {
 		if strings.Contains(l, "7") {
@@ -239,7 +240,7 @@ func TestQueriesInPages(t *testing.T) {
 		}
 	}
 	// Context goes with its match over the end of a page.
-	id = put(t, s, numbered(3000))
+	id = putOutput(t, s, numberedLines(3000))
 	whole := allPages(t, s, cacheQuery{CacheID: id, Grep: "00$", Context: 3}, 0)
 	for _, limit := range []int{1, 10, 25, 60, 200} {
 		got := strings.ReplaceAll(strings.Join(allPages(t, s, cacheQuery{CacheID: id, Grep: "00$", Context: 3}, limit), ""), "--\n", "")
@@ -250,8 +251,8 @@ func TestQueriesInPages(t *testing.T) {
 }
 
 func TestCursorIsBoundToItsQuery(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	id, other := put(t, s, numbered(30_000)), put(t, s, numbered(30_000))
+	s, _ := testStore(t, outputOptions{})
+	id, other := putOutput(t, s, numberedLines(30_000)), putOutput(t, s, numberedLines(30_000))
 	p, err := s.read(cacheQuery{CacheID: id, Grep: "line", Limit: 1000}, everybody)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +270,7 @@ func TestCursorIsBoundToItsQuery(t *testing.T) {
 		{cacheQuery{CacheID: other, Cursor: p.NextCursor}, "invalid_arguments"},
 		{cacheQuery{CacheID: id, Cursor: forged}, "invalid_arguments"},
 	} {
-		if _, err := s.read(tt.q, everybody); code(err) != tt.code {
+		if _, err := s.read(tt.q, everybody); outputCode(err) != tt.code {
 			t.Errorf("%+v: got %v, want %q", tt.q, err, tt.code)
 		}
 	}
@@ -277,13 +278,13 @@ func TestCursorIsBoundToItsQuery(t *testing.T) {
 
 // In long lines grep shows what is around each match.
 func TestGrepLongLines(t *testing.T) {
-	s, _ := store(t, outputOptions{})
+	s, _ := testStore(t, outputOptions{})
 	var b strings.Builder
 	for i := range 3000 {
 		fmt.Fprintf(&b, `{"name":"é item %d","text":"%s"},`, i, strings.Repeat("x", 500))
 	}
 	text := b.String()
-	id := put(t, s, text)
+	id := putOutput(t, s, text)
 	got := strings.Join(allPages(t, s, cacheQuery{CacheID: id, Grep: `item \d+`}, 20_000), "")
 	for _, i := range []int{0, 1, 1500, 2999} {
 		if !strings.Contains(got, fmt.Sprintf("item %d\"", i)) {
@@ -305,28 +306,28 @@ func TestGrepLongLines(t *testing.T) {
 
 // Queries that would take for ever, or all memory, end.
 func TestQueriesAreBounded(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	id := put(t, s, `{"a":1}`)
+	s, _ := testStore(t, outputOptions{})
+	id := putOutput(t, s, `{"a":1}`)
 	for _, program := range []string{"[range(1e12)] | length", "def f: f; f", `"x" * 1e12`} {
 		start := time.Now()
 		p, err := s.read(cacheQuery{CacheID: id, JQ: program}, everybody)
-		if took := time.Since(start); code(err) != "invalid_arguments" || took > 20*time.Second {
+		if took := time.Since(start); outputCode(err) != "invalid_arguments" || took > 20*time.Second {
 			t.Errorf("%s: got %d bytes, %v after %v", program, len(p.Content), err, took)
 		}
 	}
-	large := put(t, s, strings.Repeat("x", 20<<20))
-	if _, err := s.read(cacheQuery{CacheID: large, Grep: "(x{1,20}){1,20}y"}, everybody); code(err) != "invalid_arguments" {
+	large := putOutput(t, s, strings.Repeat("x", 20<<20))
+	if _, err := s.read(cacheQuery{CacheID: large, Grep: "(x{1,20}){1,20}y"}, everybody); outputCode(err) != "invalid_arguments" {
 		t.Errorf("complex expression: got %v", err)
 	}
-	if _, err := s.read(cacheQuery{CacheID: large, Diff: id}, everybody); code(err) != "invalid_arguments" {
+	if _, err := s.read(cacheQuery{CacheID: large, Diff: id}, everybody); outputCode(err) != "invalid_arguments" {
 		t.Errorf("large diff: got %v", err)
 	}
 }
 
 // Only ids that were given out open anything, and messages name no path.
 func TestIDIsNoPath(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	id := put(t, s, "text")
+	s, _ := testStore(t, outputOptions{})
+	id := putOutput(t, s, "text")
 	secret := filepath.Join(filepath.Dir(s.dir), "secret")
 	if err := os.WriteFile(secret, []byte(`{"owner":{},"created":"2026-01-02T03:04:05Z","bytes":0}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -334,7 +335,7 @@ func TestIDIsNoPath(t *testing.T) {
 	for _, bad := range []string{"", "../secret", "../../config", "..%2fsecret", secret, "./" + id, id + "/", id + "\x00", id + ".gone", strings.ToUpper(id), "mcpout_",
 		"mcpout_" + strings.Repeat("a", 25), "mcpout_" + strings.Repeat("a", 26), "mcpout_../../../../../../etc/pas", strings.Repeat("a", 4096), id + id, "\u202e" + id, ".tmp-1"} {
 		_, err := s.read(cacheQuery{CacheID: bad}, everybody)
-		if code(err) != "unknown_cache_id" || strings.Contains(err.Error(), s.dir) || len(err.Error()) > 300 {
+		if outputCode(err) != "unknown_cache_id" || strings.Contains(err.Error(), s.dir) || len(err.Error()) > 300 {
 			t.Errorf("%.60q: got %v", bad, err)
 		}
 	}
@@ -342,29 +343,32 @@ func TestIDIsNoPath(t *testing.T) {
 
 // What may be read is asked anew for each read.
 func TestOwner(t *testing.T) {
-	s, _ := store(t, outputOptions{})
+	s, _ := testStore(t, outputOptions{})
 	id, err := s.put(outputOwner{Server: "a", Tool: "b", Scope: "c"}, []byte("text"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var asked outputOwner
 	_, err = s.read(cacheQuery{CacheID: id}, func(o outputOwner) bool { asked = o; return false })
-	if want := (outputOwner{"a", "b", "c"}); code(err) != "not_permitted" || asked != want {
+	if want := (outputOwner{"a", "b", "c"}); outputCode(err) != "not_permitted" || asked != want {
 		t.Errorf("got %v for %+v, want not_permitted for %+v", err, asked, want)
 	}
-	mine := put(t, s, "mine")
-	if _, err := s.read(cacheQuery{CacheID: mine, Diff: id}, func(o outputOwner) bool { return o.Server == "github" }); code(err) != "not_permitted" {
+	mine := putOutput(t, s, "mine")
+	if _, err := s.read(cacheQuery{CacheID: mine, Diff: id}, func(o outputOwner) bool { return o.Server == "github" }); outputCode(err) != "not_permitted" {
 		t.Errorf("diff with another's output: got %v", err)
 	}
 }
 
 func TestFilesAreOurs(t *testing.T) {
-	s, _ := store(t, outputOptions{})
-	id := put(t, s, "text")
+	s, _ := testStore(t, outputOptions{})
+	id := putOutput(t, s, "text")
 	for path, want := range map[string]os.FileMode{s.dir: 0o700 | os.ModeDir, s.path(id): 0o600} {
 		info, err := os.Stat(path)
-		if err != nil || info.Mode() != want {
-			t.Errorf("%s: got %v, %v; want %v", filepath.Base(path), info.Mode(), err, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if runtime.GOOS != "windows" && info.Mode() != want { // there the directory's list decides
+			t.Errorf("%s: got %v, want %v", filepath.Base(path), info.Mode(), want)
 		}
 	}
 	if files, _ := os.ReadDir(s.dir); len(files) != 1 {
@@ -374,39 +378,39 @@ func TestFilesAreOurs(t *testing.T) {
 
 // Entries end after their time, even where nothing sweeps; their ids are known to have expired, and in the end forgotten.
 func TestTTL(t *testing.T) {
-	s, now := store(t, outputOptions{TTL: time.Hour})
-	id := put(t, s, "text")
+	s, now := testStore(t, outputOptions{TTL: time.Hour})
+	id := putOutput(t, s, "text")
 	*now = now.Add(time.Hour)
 	if _, err := s.read(cacheQuery{CacheID: id}, everybody); err != nil {
 		t.Errorf("in time: %v", err)
 	}
 	*now = now.Add(time.Second)
-	if _, err := s.read(cacheQuery{CacheID: id}, everybody); code(err) != "expired_cache_id" {
+	if _, err := s.read(cacheQuery{CacheID: id}, everybody); outputCode(err) != "expired_cache_id" {
 		t.Errorf("too late: got %v", err)
 	}
-	put(t, s, "another") // sweeps
+	putOutput(t, s, "another") // sweeps
 	if _, err := os.Stat(s.path(id)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is still there: %v", err)
 	}
-	if _, err := s.read(cacheQuery{CacheID: id}, everybody); code(err) != "expired_cache_id" {
+	if _, err := s.read(cacheQuery{CacheID: id}, everybody); outputCode(err) != "expired_cache_id" {
 		t.Errorf("after a sweep: got %v", err)
 	}
 	*now = now.Add(3 * time.Hour)
 	if _, err := openOutputs(s.dir, s.o); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.read(cacheQuery{CacheID: id}, everybody); code(err) != "unknown_cache_id" {
+	if _, err := s.read(cacheQuery{CacheID: id}, everybody); outputCode(err) != "unknown_cache_id" {
 		t.Errorf("long after: got %v", err)
 	}
 }
 
 // The oldest entries make room.
 func TestMaxTotal(t *testing.T) {
-	s, now := store(t, outputOptions{MaxTotal: 10_000})
+	s, now := testStore(t, outputOptions{MaxTotal: 10_000})
 	var ids []string
 	for range 20 {
 		*now = now.Add(time.Second)
-		ids = append(ids, put(t, s, strings.Repeat("x", 1000)))
+		ids = append(ids, putOutput(t, s, strings.Repeat("x", 1000)))
 	}
 	var size int64
 	files, err := os.ReadDir(s.dir)
@@ -424,15 +428,15 @@ func TestMaxTotal(t *testing.T) {
 		t.Errorf("%d bytes are kept, want about 10000", size)
 	}
 	for i, want := range map[int]string{0: "expired_cache_id", 5: "expired_cache_id", 19: ""} {
-		if _, err := s.read(cacheQuery{CacheID: ids[i]}, everybody); code(err) != want {
+		if _, err := s.read(cacheQuery{CacheID: ids[i]}, everybody); outputCode(err) != want {
 			t.Errorf("entry %d: got %v, want %q", i, err, want)
 		}
 	}
 }
 
 func TestMaxEntry(t *testing.T) {
-	s, _ := store(t, outputOptions{MaxEntry: 100})
-	id := put(t, s, strings.Repeat("é", 33)+"a"+strings.Repeat("é", 33))
+	s, _ := testStore(t, outputOptions{MaxEntry: 100})
+	id := putOutput(t, s, strings.Repeat("é", 33)+"a"+strings.Repeat("é", 33))
 	p, err := s.read(cacheQuery{CacheID: id}, everybody)
 	if err != nil || !p.Truncated || p.TotalBytes != 99 || !utf8.ValidString(p.Content) || !strings.Contains(p.Note, "99 of 133 bytes") {
 		t.Errorf("got %+v, %v", p, err)
@@ -441,8 +445,8 @@ func TestMaxEntry(t *testing.T) {
 
 // What a crash leaves behind is no entry: half files, foreign files, empty ones.
 func TestHalfWrittenIsNoEntry(t *testing.T) {
-	s, now := store(t, outputOptions{})
-	id := put(t, s, numbered(100))
+	s, now := testStore(t, outputOptions{})
+	id := putOutput(t, s, numberedLines(100))
 	whole, err := os.ReadFile(s.path(id))
 	if err != nil {
 		t.Fatal(err)
@@ -451,7 +455,7 @@ func TestHalfWrittenIsNoEntry(t *testing.T) {
 		if err := os.WriteFile(s.path(id), whole[:n], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := s.read(cacheQuery{CacheID: id}, everybody); code(err) != "unknown_cache_id" {
+		if p, err := s.read(cacheQuery{CacheID: id}, everybody); outputCode(err) != "unknown_cache_id" {
 			t.Errorf("%d of %d bytes: got %+v, %v", n, len(whole), p, err)
 		}
 	}
@@ -473,7 +477,7 @@ func TestHalfWrittenIsNoEntry(t *testing.T) {
 	if err := os.Mkdir(s.path("mcpout_"+strings.Repeat("b", 26)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.read(cacheQuery{CacheID: "mcpout_" + strings.Repeat("b", 26)}, everybody); code(err) != "unknown_cache_id" {
+	if _, err := s.read(cacheQuery{CacheID: "mcpout_" + strings.Repeat("b", 26)}, everybody); outputCode(err) != "unknown_cache_id" {
 		t.Errorf("a directory: got %v", err)
 	}
 }
@@ -489,14 +493,14 @@ func TestSharedDirectory(t *testing.T) {
 		}
 		wg.Go(func() {
 			for i := range 40 {
-				text := numbered(100 + i)
+				text := numberedLines(100 + i)
 				id, err := s.put(outputOwner{Server: "s", Tool: "t"}, []byte(text), true)
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				p, err := s.read(cacheQuery{CacheID: id}, everybody)
-				if c := code(err); c == "" && p.Content != text || c != "" && c != expiredCacheID {
+				if c := outputCode(err); c == "" && p.Content != text || c != "" && c != expiredCacheID {
 					t.Errorf("got %d bytes, %v", len(p.Content), err)
 				}
 				if err := s.sweep(); err != nil {
@@ -513,11 +517,11 @@ func TestDiff(t *testing.T) {
 		{"same", "x\n", "x\n", "no difference\n"},
 		{"to nothing", "x\ny\n", "", "--- a\n+++ b\n@@ -1,2 +0,0 @@\n-x\n-y\n"},
 		{"from nothing", "", "x\n", "--- a\n+++ b\n@@ -0,0 +1,1 @@\n+x\n"},
-		{"apart", numbered(20), strings.Replace(strings.Replace(numbered(20), "line 2\n", "", 1), "line 19\n", "line x\n", 1),
+		{"apart", numberedLines(20), strings.Replace(strings.Replace(numberedLines(20), "line 2\n", "", 1), "line 19\n", "line x\n", 1),
 			"--- a\n+++ b\n@@ -1,5 +1,4 @@\n line 1\n-line 2\n line 3\n line 4\n line 5\n@@ -16,5 +15,5 @@\n line 16\n line 17\n line 18\n-line 19\n+line x\n line 20\n"},
 		{"JSON in one line", `{"a":1,"b":2}`, `{"a":1,"b":3}`, "--- a\n+++ b\n@@ -1,4 +1,4 @@\n {\n   \"a\": 1,\n-  \"b\": 2\n+  \"b\": 3\n }\n\\ No newline at end\n"},
 	} {
-		if got := string(diff("a", "b", []byte(tt.a), []byte(tt.b))); got != tt.want {
+		if got := string(diffTexts("a", "b", []byte(tt.a), []byte(tt.b))); got != tt.want {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, tt.want)
 		}
 	}
@@ -535,7 +539,7 @@ func TestEditsAreRight(t *testing.T) {
 	check := func(a, b []string) (changed int) {
 		var got []string
 		at := 0
-		for _, c := range edits(a, b) {
+		for _, c := range lineEdits(a, b) {
 			if c.fromA < at || c.toA > len(a) || c.fromB > c.toB || c.toB > len(b) {
 				t.Fatalf("%q, %q: bad change %+v", a, b, c)
 			}
@@ -555,7 +559,7 @@ func TestEditsAreRight(t *testing.T) {
 		}
 	}
 	check(random(9000, 1000), random(9000, 1000))
-	check(strings.Split(numbered(5000), "\n"), nil)
+	check(strings.Split(numberedLines(5000), "\n"), nil)
 }
 
 // fewest is how many lines must go and come, by the textbook.
@@ -624,17 +628,17 @@ func FuzzReadCache(f *testing.F) {
 	f.Add(`{"a":[1]}`, `{"pointer":"/a","jq":".[]"}`)
 	f.Add("é\xff\n日", `{"lines":"1-2","limit":3}`)
 	f.Add("x", `{"offset":1}`)
-	s, _ := store(f, outputOptions{})
+	s, _ := testStore(f, outputOptions{})
 	f.Fuzz(func(t *testing.T, text, query string) {
 		var q cacheQuery
 		if json.Unmarshal([]byte(query), &q) != nil || len(text) > 5000 || q.JQ != "" && len(q.JQ) > 20 {
 			return
 		}
-		q.CacheID = put(t, s, text)
+		q.CacheID = putOutput(t, s, text)
 		for n := 0; ; n++ {
 			p, err := s.read(q, everybody)
 			if err != nil {
-				if c := code(err); c != "invalid_arguments" && c != "unknown_cache_id" {
+				if c := outputCode(err); c != "invalid_arguments" && c != "unknown_cache_id" {
 					t.Errorf("%s of %q: %v", query, text, err)
 				}
 				return

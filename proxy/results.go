@@ -92,8 +92,6 @@ func (p *parts) add(block json.RawMessage) {
 	switch jsonrpc.Unquote(jsonrpc.Member(block, "type")) {
 	case "text":
 		text = jsonrpc.Unquote(jsonrpc.Member(block, "text"))
-	default:
-		p.huge = p.huge || len(block) > maxBinary
 	case "resource":
 		if t := jsonrpc.Member(block, "resource", "text"); t != nil {
 			p.bytes += len(t)
@@ -101,6 +99,8 @@ func (p *parts) add(block json.RawMessage) {
 		} else {
 			p.huge = p.huge || len(block) > maxBinary
 		}
+	default:
+		p.huge = p.huge || len(block) > maxBinary
 	}
 	p.blocks = append(p.blocks, block)
 	p.texts = append(p.texts, text)

@@ -302,7 +302,7 @@ type refreshInput struct {
 // refresh reads one server anew, or all of them side by side; with all, a server's failure stands in its summary.
 func (g *Gateway) refresh(ctx context.Context, rq *request, in refreshInput) (any, error) {
 	if in.Server != "" {
-		return g.refreshOne(ctx, rq, "refresh", serverInput{in.Server})
+		return g.refreshOne(ctx, rq, "refresh", serverInput(in))
 	}
 	g.pool.RefreshAll(ctx)
 	return serverList{Action: "refresh", Servers: g.summaries(rq.view)}, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/mcpproxy/mcpproxy/jsonrpc"
 )
 
-// signature is an input schema in one line of at most max bytes: {owner: string, labels?: string[], state?: "open"|"closed"}.
+// signature is an input schema in one line of at most max bytes: {owner: string, state?: "open"|"closed", labels?: string[]}.
 // Required properties come first, and are the last to be cut. It is for reading: what it can't say it leaves out.
 func signature(inputSchema json.RawMessage, max int) string {
 	w := signer{root: inputSchema}
@@ -28,24 +28,24 @@ func signature(inputSchema json.RawMessage, max int) string {
 	if len(props) == 0 {
 		return "{}"
 	}
-	slices.SortStableFunc(props, func(a, b prop) int { return order(a.required, b.required) })
+	slices.SortStableFunc(props, func(a, b prop) int { return requiredFirst(a.required, b.required) })
 	required := 0
 	for required < len(props) && props[required].required {
 		required++
 	}
 	line := ""
-	for _, d := range []detail{full, short, bare} {
-		w.detail, w.steps = d, 0
+	for i, d := range []details{{allDetail, allDetail}, {allDetail, lessDetail}, {lessDetail, lessDetail}, {noDetail, noDetail}} {
+		w.steps = 0
 		var shown int
-		if line, shown = w.line(props, max-len(more)); shown == len(props) || d != full && shown >= required {
+		if line, shown = w.line(props, d, max-len(more)); shown == len(props) || i > 0 && shown >= required {
 			break
 		}
 	}
 	return line + more
 }
 
-// order sorts true before false.
-func order(a, b bool) int {
+// requiredFirst sorts true before false.
+func requiredFirst(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -59,10 +59,13 @@ func order(a, b bool) int {
 type detail int
 
 const (
-	full  detail = iota
-	short        // no enums, no parts of objects
-	bare         // names alone
+	allDetail  detail = iota
+	lessDetail        // no enums, no parts of objects
+	noDetail          // names alone
 )
+
+// details are how much is said of required and of optional properties.
+type details struct{ required, optional detail }
 
 // signer writes the types of one schema.
 type signer struct {
@@ -79,12 +82,15 @@ type prop struct {
 }
 
 // line writes as many properties as fit, and tells how many those are.
-func (w *signer) line(props []prop, max int) (string, int) {
+func (w *signer) line(props []prop, d details, max int) (string, int) {
 	var b strings.Builder
 	b.WriteByte('{')
 	for i, p := range props {
+		if w.detail = d.optional; p.required {
+			w.detail = d.required
+		}
 		part := w.name(p)
-		if w.detail != bare {
+		if w.detail != noDetail {
 			part += ": " + w.typ(p.schema, 0)
 		}
 		if i > 0 {
@@ -120,8 +126,8 @@ func (w *signer) name(p prop) string {
 
 const identifier = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$.-"
 
-// node is what a signature needs of one schema.
-type node struct {
+// schemaNode is what a signature needs of one schema.
+type schemaNode struct {
 	types        []string
 	ref          string
 	values       []json.RawMessage // of enum, or of const
@@ -138,9 +144,9 @@ const (
 )
 
 // node reads a schema, following a reference. Where too many have been read it says nothing.
-func (w *signer) node(schema json.RawMessage, depth int) (n node) {
+func (w *signer) node(schema json.RawMessage, depth int) (n schemaNode) {
 	if w.steps++; w.steps > maxLook {
-		return node{}
+		return schemaNode{}
 	}
 	_ = jsonrpc.Members(schema, func(key string, val json.RawMessage) bool { // what is no object says nothing
 		switch key {
@@ -149,15 +155,15 @@ func (w *signer) node(schema json.RawMessage, depth int) (n node) {
 		case "$ref":
 			n.ref = jsonrpc.Unquote(val)
 		case "enum":
-			n.values = elements(val)
+			n.values = arrayElements(val)
 		case "const":
 			n.values = []json.RawMessage{val}
 		case "anyOf":
-			n.anyOf = elements(val)
+			n.anyOf = arrayElements(val)
 		case "oneOf":
-			n.oneOf = elements(val)
+			n.oneOf = arrayElements(val)
 		case "allOf":
-			n.allOf = elements(val)
+			n.allOf = arrayElements(val)
 		case "items":
 			n.items = val
 		case "properties":
@@ -217,7 +223,7 @@ func (w *signer) typ(schema json.RawMessage, depth int) string {
 		return "any"
 	}
 	n := w.node(schema, depth)
-	if len(n.values) > 0 && w.detail == full {
+	if len(n.values) > 0 && w.detail == allDetail {
 		if s := literals(n.values); s != "" {
 			return s
 		}
@@ -262,7 +268,7 @@ func (w *signer) typ(schema json.RawMessage, depth int) string {
 }
 
 // one is the name of one type, with what it is made of.
-func (w *signer) one(t string, n node, depth int) string {
+func (w *signer) one(t string, n schemaNode, depth int) string {
 	switch t {
 	case "array":
 		if n.items == nil || n.items[0] == '[' {
@@ -282,8 +288,8 @@ func (w *signer) one(t string, n node, depth int) string {
 }
 
 // tiny is a small object with its properties' names; "" for one that is not small.
-func (w *signer) tiny(n node, depth int) string {
-	if w.detail != full || depth > 2 {
+func (w *signer) tiny(n schemaNode, depth int) string {
+	if w.detail != allDetail || depth > 2 {
 		return ""
 	}
 	var names []string
@@ -337,7 +343,7 @@ func kindOf(v json.RawMessage) string {
 	return "number"
 }
 
-func elements(arr json.RawMessage) (out []json.RawMessage) {
+func arrayElements(arr json.RawMessage) (out []json.RawMessage) {
 	_ = jsonrpc.Elements(arr, func(v json.RawMessage) bool { // what is no array has none
 		out = append(out, v)
 		return true
@@ -351,7 +357,7 @@ func stringsOf(raw json.RawMessage) []string {
 		return []string{jsonrpc.Unquote(raw)}
 	}
 	var out []string
-	for _, v := range elements(raw) {
+	for _, v := range arrayElements(raw) {
 		if len(v) > 0 && v[0] == '"' {
 			out = append(out, jsonrpc.Unquote(v))
 		}

@@ -72,7 +72,9 @@ func TestSignatureIsBounded(t *testing.T) {
 		want                    string
 	}{
 		{1, 1, 240, `{required_0: "one"|"two"|"three", optional_0?: "one"|"two"|"three"}`},
-		{1, 9, 120, `{required_0: string, optional_0?: string, optional_1?: string, optional_2?: string, optional_3?: string, …}`},
+		{1, 9, 120, `{required_0: "one"|"two"|"three", optional_0?: string, optional_1?: string, optional_2?: string, …}`},
+		{3, 9, 110, `{required_0: "one"|"two"|"three", required_1: "one"|"two"|"three", required_2: "one"|"two"|"three", …}`},
+		{3, 9, 90, `{required_0: string, required_1: string, required_2: string, optional_0?: string, …}`},
 		{4, 9, 100, `{required_0: string, required_1: string, required_2: string, required_3: string, …}`},
 		{6, 9, 100, `{required_0, required_1, required_2, required_3, required_4, required_5, optional_0?, …}`},
 		{20, 9, 100, `{required_0, required_1, required_2, required_3, required_4, required_5, required_6, …}`},

@@ -131,9 +131,11 @@ func (w *lineWriter) run(out io.Writer, broken func()) {
 				}
 			}
 		}
-		if _, err := out.Write(batch); err != nil {
-			broken()
-			return
+		if len(batch) > 0 {
+			if _, err := out.Write(batch); err != nil {
+				broken()
+				return
+			}
 		}
 		if msg == nil {
 			return
