@@ -57,7 +57,9 @@ func Load(o Options) *Config {
 	settings := settingsOf(docs)
 	c := &Config{Settings: l.readSettings(settings), tree: treeOf(settings, servers)}
 	for _, id := range slices.Sorted(maps.Keys(servers)) {
-		c.Servers = append(c.Servers, l.readServer(id, servers[id], c.Settings.Limits))
+		s := l.readServer(id, servers[id], c.Settings.Limits)
+		s.Enabled = s.Enabled && c.Settings.Enabled
+		c.Servers = append(c.Servers, s)
 	}
 	order := map[string]int{}
 	for i, s := range append(user, project...) {
@@ -95,7 +97,7 @@ func (l *loader) trusts(byDefault *node, project []*source) bool {
 			files = append(files, s.File)
 		}
 	}
-	hint := "read it, then run `mcpproxy trust`, or start with --approve to load it for this run"
+	hint := "read it, then start with --approve to load it for this run"
 	switch always := byDefault != nil && byDefault.text == "always"; {
 	case len(files) == 0:
 		return false

@@ -500,7 +500,7 @@ func TestTrust(t *testing.T) {
 		{"never", `{"defaultProjectTrust": "never"}`, configs.Options{Trusted: trusting(true)}, configs.Untrusted, "--approve"},
 		{"never, approved", `{"defaultProjectTrust": "never"}`, configs.Options{Approve: true}, configs.Loaded, ""},
 		{"trusted", `{"defaultProjectTrust": "ask"}`, configs.Options{Trusted: trusting(true)}, configs.Loaded, ""},
-		{"not trusted", `{}`, configs.Options{Trusted: trusting(false)}, configs.Untrusted, "mcpproxy trust"},
+		{"not trusted", `{}`, configs.Options{Trusted: trusting(false)}, configs.Untrusted, "--approve"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

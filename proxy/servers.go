@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,13 +85,29 @@ type statusAnswer struct {
 	Diagnostics []DiagnosticInfo `json:"diagnostics"`
 }
 
-type noInput struct{}
+type statusInput struct {
+	Server string `json:"server" doc:"Only this server"`
+}
 
-func (g *Gateway) status(_ context.Context, rq *request, _ noInput) (any, error) {
+func (g *Gateway) status(_ context.Context, rq *request, in statusInput) (any, error) {
 	a := statusAnswer{Action: "status", Version: g.version, Servers: g.summaries(rq.view), Diagnostics: diagnostics(rq.view)}
 	a.Summary = summaryLine(a.Servers)
+	if in.Server == "" {
+		return a, nil
+	}
+	i := slices.IndexFunc(a.Servers, func(s ServerSummary) bool { return s.ID == in.Server || s.DisplayName == in.Server })
+	if i < 0 {
+		if _, err := g.server(rq, in.Server); err != nil {
+			return nil, err
+		}
+		return a, nil // the built-in server: the whole
+	}
+	a.Servers = a.Servers[i : i+1]
+	a.Diagnostics = slices.DeleteFunc(a.Diagnostics, func(d DiagnosticInfo) bool { return d.Server != a.Servers[0].ID })
 	return a, nil
 }
+
+type noInput struct{}
 
 func (g *Gateway) listServers(_ context.Context, rq *request, _ noInput) (any, error) {
 	return serverList{Action: "list_servers", Servers: g.summaries(rq.view)}, nil
@@ -121,7 +138,7 @@ func summaryLine(servers []ServerSummary) string {
 
 func diagnostics(v *view) []DiagnosticInfo {
 	out := []DiagnosticInfo{}
-	for _, d := range v.config.Diagnostics {
+	for _, d := range v.diagnostics() {
 		out = append(out, DiagnosticInfo{Severity: string(d.Severity), Message: v.policy.Text(d.Message), Hint: d.Hint, Server: d.Server,
 			File: d.Origin.File, Line: d.Origin.Line, Column: d.Origin.Column})
 	}

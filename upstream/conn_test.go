@@ -695,7 +695,7 @@ func TestFailures(t *testing.T) {
 			change: func(s *configs.Server) { s.Limits.ConnectSet = true },
 			want:   Failure{Stage: Handshake, Message: "it did not answer within 15s", Hint: "connectTimeoutMs"}},
 		{name: "401", change: overHTTP, answer: func(*fakeWire, request) spoken { return httpRefusal(401) },
-			want: Failure{Stage: Handshake, Message: "HTTP 401 Unauthorized from http://fake/mcp: no", Hint: "mcpproxy auth fake", HTTPStatus: 401}},
+			want: Failure{Stage: Handshake, Message: "HTTP 401 Unauthorized from http://fake/mcp: no", Hint: "set auth or headers.Authorization", HTTPStatus: 401}},
 		{name: "404", change: overHTTP, answer: func(*fakeWire, request) spoken { return httpRefusal(404) },
 			want: Failure{Stage: Handshake, Message: "HTTP 404 Not Found from http://fake/mcp: no", Hint: "url", HTTPStatus: 404}},
 		{name: "secret", change: overHTTP, answer: func(*fakeWire, request) spoken { return rpcError(-32000, "token hunter2 is bad") },

@@ -141,7 +141,7 @@ func (s *Server) fail(stage Stage, err error, c *Conn) *Failure {
 		f.Message = plain(s.id, exit)
 	case errors.As(err, &refused):
 		f.HTTPStatus, f.NeedsAuth = refused.status, refused.status == http.StatusUnauthorized
-		f.Hint = refusalHint(s.id, refused.status, f.Hint)
+		f.Hint = refusalHint(refused.status, f.Hint)
 	case errors.As(err, &answer):
 		f.Message = fmt.Sprintf("it answered %q (JSON-RPC error %d)", cut(fold(answer.Message)), answer.Code)
 	case errors.Is(err, context.DeadlineExceeded) && stage == List:
@@ -167,12 +167,12 @@ func (s *Server) fail(stage Stage, err error, c *Conn) *Failure {
 	return f
 }
 
-func refusalHint(id string, status int, other string) string {
+func refusalHint(status int, other string) string {
 	switch status {
 	case http.StatusUnauthorized:
-		return "sign in: `mcpproxy auth " + id + "`"
+		return "it wants credentials: set auth or headers.Authorization of this server"
 	case http.StatusForbidden:
-		return "what it is signed in with has no permission: check its auth and headers, or `mcpproxy auth " + id + "`"
+		return "its credentials have no permission: check auth and headers of this server"
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return "check its url: no MCP server answers there"
 	case http.StatusTooManyRequests:

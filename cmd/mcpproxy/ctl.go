@@ -142,7 +142,7 @@ func (sh *shell) act(ctx context.Context, a proxy.Action, in json.RawMessage) er
 	if err != nil {
 		return err
 	}
-	report(g.Config(), log)
+	report(g, log)
 	if a.Name != "call_tool" { // a call reads what it needs by itself
 		first, cancel := context.WithTimeout(ctx, firstListing)
 		g.DiscoverNow(first)

@@ -143,7 +143,6 @@ func (d *demo) open(dir string, log *slog.Logger) (*proxy.Gateway, error) {
 		return nil, err
 	}
 	c := configs.Load(configs.Options{File: file})
-	report(c, log)
 	return proxy.New(proxy.Options{Config: c, DataDir: filepath.Join(dir, "data"), Log: log, Version: version})
 }
 

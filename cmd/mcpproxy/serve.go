@@ -30,7 +30,7 @@ func (sh *shell) serveStdio(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report(g.Config(), log)
+	report(g, log)
 	g.Discover()
 	return errors.Join(g.ServeStdio(ctx, sh.stdin, sh.stdout), closeGateway(g))
 }
@@ -44,7 +44,7 @@ func serveCommand(sh *shell) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report(g.Config(), log)
+			report(g, log)
 			if listen == "" {
 				listen = g.Config().Settings.Listen
 			}
@@ -59,6 +59,9 @@ func serveCommand(sh *shell) *cobra.Command {
 func serveHTTP(ctx context.Context, g *proxy.Gateway, listen string, log *slog.Logger) error {
 	if err := loopback(listen); err != nil {
 		return &usageError{err}
+	}
+	if g.Config().Settings.RequireToken {
+		return &usageError{errors.New("settings.requireToken is set, and this version can't ask for a token: remove it, or use stdio")}
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -104,8 +107,8 @@ func closeGateway(g *proxy.Gateway) error {
 }
 
 // report logs what is wrong with the configuration, a line each.
-func report(c *configs.Config, log *slog.Logger) {
-	for _, d := range c.Diagnostics {
+func report(g *proxy.Gateway, log *slog.Logger) {
+	for _, d := range g.Diagnostics() {
 		level := map[configs.Severity]slog.Level{configs.Error: slog.LevelError, configs.Warning: slog.LevelWarn}[d.Severity]
 		if d.Severity == configs.Note {
 			level = slog.LevelDebug
