@@ -110,6 +110,8 @@ func (l *loader) entries(section *node, taken map[string]*node) []*node {
 		s := &scan{loader: l, id: id}
 		reject := func(sev Severity, message, hint string) { s.report(sev, n, n.keyOrigin(), message, hint) }
 		switch first := taken[id]; {
+		case ourselves(n):
+			reject(Note, fmt.Sprintf("the entry %q is this proxy itself and is left out", clip(n.key)), "nothing: it is meant for the clients that start it")
 		case id == "" || len(id) > 100:
 			reject(Error, quoteKey(n)+" can't be the name of a server", "use letters, digits, -, _ and ., at most 100 bytes")
 		case strings.EqualFold(id, Reserved):
@@ -127,6 +129,19 @@ func (l *loader) entries(section *node, taken map[string]*node) []*node {
 		}
 	}
 	return all
+}
+
+// ourselves recognises what a client's file says to start this proxy: taken for a server, it would be its own upstream.
+func ourselves(n *node) bool {
+	command := n.get("command")
+	if command == nil {
+		return false
+	}
+	if len(command.kids) > 0 {
+		command = command.kids[0]
+	}
+	name := command.text[strings.LastIndexAny(command.text, `/\\`)+1:]
+	return strings.TrimSuffix(strings.ToLower(name), ".exe") == "mcpproxy"
 }
 
 // Reserved is the id of the proxy's own tools.

@@ -21,12 +21,12 @@ func NewLines(r io.Reader, max int) *Lines {
 	return &Lines{r: bufio.NewReaderSize(r, 64<<10), max: max}
 }
 
-// ReadLine returns the next line without its line end (LF or CRLF), in memory of its own. Empty lines are skipped. A
+// ReadLine returns the next line without its line end (LF or CRLF), in memory of its own. Blank lines are skipped. A
 // last line without an end is returned before io.EOF.
 func (l *Lines) ReadLine() ([]byte, error) {
 	for {
 		line, err := l.line()
-		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 && !errors.Is(err, ErrLineTooLong) {
+		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 && !errors.Is(err, ErrLineTooLong) {
 			return line, nil
 		}
 		if err != nil {

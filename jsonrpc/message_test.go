@@ -102,6 +102,9 @@ func TestMembers(t *testing.T) {
 		{`{ }`, "b", `2`, `{"b":2}`},
 		{``, "b", `2`, `{"b":2}`},
 		{`null`, "b", `2`, `{"b":2}`},
+		{`5`, "b", `2`, `{"b":2}`},
+		{`[1,2]`, "b", `2`, `{"b":2}`},
+		{`"s"`, "b", `2`, `{"b":2}`},
 	} {
 		if got := string(SetMember(raw(tt.obj), tt.key, raw(tt.val))); got != tt.want {
 			t.Errorf("SetMember(%s): got %s, want %s", tt.obj, got, tt.want)

@@ -309,10 +309,10 @@ func find(obj json.RawMessage, key string) (from, to int) {
 }
 
 // SetMember returns obj with the member key set to val: replaced where it stands, else added at the end. A nil or
-// null obj counts as empty. All other bytes stay as they are; obj itself is not changed.
+// null obj, and what is no object at all, counts as empty. All other bytes stay as they are; obj itself is not changed.
 func SetMember(obj json.RawMessage, key string, val json.RawMessage) json.RawMessage {
 	trimmed := bytes.TrimSpace(obj)
-	if len(trimmed) == 0 || string(trimmed) == "null" {
+	if len(trimmed) < 2 || trimmed[0] != '{' {
 		trimmed = json.RawMessage("{}")
 	}
 	if from, to := find(trimmed, key); to > 0 {

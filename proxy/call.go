@@ -49,10 +49,14 @@ type cacheRef struct {
 // call makes one tool call and hands the server's result through as it came.
 func (g *Gateway) call(ctx context.Context, rq *request, in callInput) (any, error) {
 	args := in.Arguments
-	if len(args) == 0 && in.ArgumentsJSON != "" {
-		args = json.RawMessage(in.ArgumentsJSON)
-		if !jsonrpc.Valid(args) {
-			return nil, invalid("argumentsJson is not well-formed JSON")
+	if in.ArgumentsJSON != "" {
+		if len(args) > 0 && string(args) != "{}" && string(args) != "null" {
+			return nil, invalid("both arguments and argumentsJson are given: give one of them")
+		}
+		if args = json.RawMessage(in.ArgumentsJSON); !jsonrpc.Valid(args) {
+			e := invalid("the arguments are not well-formed JSON: %s", cutBytes(in.ArgumentsJSON, maxNamed))
+			e.Hint = `write a JSON object, such as {"path": "notes.txt"}`
+			return nil, e
 		}
 	}
 	it, err := g.resolve(ctx, rq, in.Server, in.Tool)

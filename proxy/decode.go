@@ -97,8 +97,11 @@ func (f Field) accept(val json.RawMessage) (json.RawMessage, *Error) {
 		if err != nil {
 			return nil, wrong()
 		}
-		if f.Max > 0 {
-			i = min(max(i, int64(f.Min)), int64(f.Max))
+		if f.Max > 0 && i != 0 { // 0 is the default
+			if i < 0 {
+				return nil, invalid("%q is %d; it can be %d to %d", f.Name, i, f.Min, f.Max)
+			}
+			i = min(i, int64(f.Max))
 		}
 		return fmt.Appendf(nil, "%d", i), nil
 	case "string[]":
@@ -117,7 +120,7 @@ func (f Field) accept(val json.RawMessage) (json.RawMessage, *Error) {
 }
 
 func unknownField(a *Action, key string) *Error {
-	e := &Error{Code: InvalidArguments, Message: fmt.Sprintf("%s has no field %q", a.Name, key), Hint: usage(a)}
+	e := &Error{Code: InvalidArguments, Message: fmt.Sprintf("%s has no field %q", a.Name, cutBytes(key, maxNamed)), Hint: usage(a)}
 	if a.Name == "call_tool" {
 		e.Hint = `put the tool's own parameters into "arguments": ` + e.Hint
 	}

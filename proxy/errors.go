@@ -107,8 +107,7 @@ func asError(err error, p *policy.Policy) *Error {
 		return &Error{Code: Timeout, Message: timeout.Error(), Server: timeout.Server, Stage: string(upstream.Calling), err: err,
 			Hint: "the server was told to stop; ask for less, or raise callTimeoutMs in the user's configuration"}
 	case errors.As(err, &rpc):
-		raw, _ := json.Marshal(rpc)
-		return &Error{Code: UpstreamError, Message: rpc.Message, Upstream: raw, err: err}
+		return ofUpstream(rpc)
 	case errors.As(err, &output):
 		return &Error{Code: Code(output.Code), Message: output.Msg, Hint: output.Hint, err: err}
 	case errors.Is(err, context.Canceled):
@@ -118,6 +117,20 @@ func asError(err error, p *policy.Policy) *Error {
 	}
 	return &Error{Code: UpstreamError, Message: p.Text(err.Error()), err: err}
 }
+
+// ofUpstream carries a server's own error: its words once, and over-large ones cut.
+func ofUpstream(rpc *jsonrpc.Error) *Error {
+	e := &Error{Code: UpstreamError, Message: fmt.Sprintf("the server answered with JSON-RPC error %d", rpc.Code), err: rpc}
+	told := jsonrpc.Error{Code: rpc.Code, Message: cutBytes(rpc.Message, maxUpstreamText), Data: rpc.Data}
+	if len(told.Data) > maxUpstreamText {
+		told.Data, _ = compact(fmt.Sprintf("[mcpproxy: %d bytes of data were left out]", len(rpc.Data))) // a string: always encodes
+	}
+	e.Upstream, _ = compact(told)
+	return e
+}
+
+// maxUpstreamText bounds the message and the data of a server's error, in bytes each.
+const maxUpstreamText = 16 << 10
 
 func ofFailure(f *upstream.Failure) *Error {
 	e := &Error{Code: ConnectFailed, Message: f.Error(), Server: f.Server, Stage: string(f.Stage), Hint: f.Hint, err: f,
@@ -131,11 +144,15 @@ func ofFailure(f *upstream.Failure) *Error {
 	return e
 }
 
+// maxNamed bounds what an error repeats of the asker's words, in bytes.
+const maxNamed = 200
+
 func invalid(format string, a ...any) *Error {
 	return &Error{Code: InvalidArguments, Message: fmt.Sprintf(format, a...)}
 }
 
 func unknownTool(server, tool string, near []index.Ref) *Error {
+	tool = cutBytes(tool, maxNamed)
 	e := &Error{Code: UnknownTool, Server: server, Tool: tool, Message: fmt.Sprintf("there is no tool %q", tool),
 		Hint: "find it with search_tools; nothing was called"}
 	if server != "" {

@@ -119,7 +119,7 @@ func (g *Gateway) search(ctx context.Context, rq *request, in searchInput) (any,
 	if rq.Surface == "cli" { // people pay no tokens
 		budget = math.MaxInt
 	}
-	return fit(a, budget)
+	return fit(a, offset, budget)
 }
 
 func (g *Gateway) patientSearch(ctx context.Context, q index.Query) index.Result {
@@ -149,7 +149,7 @@ func (g *Gateway) patientSearch(ctx context.Context, q index.Query) index.Result
 }
 
 // fit writes summaries and signatures as long as the budget allows.
-func fit(a searchAnswer, budget int) (json.RawMessage, error) {
+func fit(a searchAnswer, offset, budget int) (json.RawMessage, error) {
 	var raw json.RawMessage
 	for _, room := range []struct{ summary, args int }{
 		{160, 240}, {120, 200}, {110, 160}, {100, 130}, {90, 110}, {80, 95}, {70, 80}, {60, 70}, {50, 60}, {40, 40}} {
@@ -166,7 +166,12 @@ func fit(a searchAnswer, budget int) (json.RawMessage, error) {
 			return raw, err
 		}
 	}
-	for len(quote(string(raw))) > maxSearch && len(a.Coverage.Missing) > 1 { // very many servers in trouble: status names them all
+	for len(quote(string(raw))) > max(budget, maxSearch) && len(a.Matches) > 1 { // names of thousands of characters
+		a.Matches = a.Matches[:len(a.Matches)-1]
+		a.NextCursor = strconv.FormatUint(uint64(offset+len(a.Matches)), 36)
+		raw, _ = compact(a) // as before
+	}
+	for len(quote(string(raw))) > max(budget, maxSearch) && len(a.Coverage.Missing) > 1 { // very many servers in trouble: status names them all
 		a.Coverage.Missing = a.Coverage.Missing[:len(a.Coverage.Missing)/2]
 		raw, _ = compact(a) // as before
 	}
@@ -263,7 +268,7 @@ func (g *Gateway) describe(ctx context.Context, rq *request, in describeInput) (
 	if g.stale(rq, it.Server) {
 		d.Freshness = "stale"
 	}
-	if len(d.InputSchema)+len(d.OutputSchema)+len(d.Annotations) > maxSchema || len(d.Description) > maxDescription {
+	if len(d.InputSchema)+len(d.OutputSchema)+len(d.Annotations) > maxSchema || len(d.Title)+len(d.Description) > maxDescription {
 		g.elide(&d, it)
 	}
 	return d.raw()
@@ -271,7 +276,7 @@ func (g *Gateway) describe(ctx context.Context, rq *request, in describeInput) (
 
 // elide cuts an over-large description to its essentials and keeps the whole in the output store.
 func (g *Gateway) elide(d *description, it *index.Item) {
-	d.Description = cutBytes(d.Description, maxDescription)
+	d.Title, d.Description = cutBytes(d.Title, maxNamed), cutBytes(d.Description, maxDescription)
 	d.InputSchema = compactSchema(d.InputSchema, maxSchema/2)
 	if d.OutputSchema != nil {
 		d.OutputSchema = compactSchema(d.OutputSchema, maxSchema/4)

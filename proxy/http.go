@@ -22,6 +22,7 @@ const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
 	keepAlive     = 25 * time.Second // between comments on a silent stream
+	bodyPatience  = 30 * time.Second // for a request's body to arrive
 )
 
 // Endpoint is MCP over Streamable HTTP (2025-03-26 to 2025-11-25 with sessions, 2026-07-28 without). It checks neither
@@ -71,7 +72,10 @@ func (e *Endpoint) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, nil, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "Content-Type must be application/json"))
 		return
 	}
+	reading := http.NewResponseController(w)
+	_ = reading.SetReadDeadline(time.Now().Add(bodyPatience)) // unsupported only by recorders in tests
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
+	_ = reading.SetReadDeadline(time.Time{})
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
 		refuse(w, http.StatusRequestEntityTooLarge, nil, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "message over %d bytes", maxMessage))
@@ -151,7 +155,7 @@ func (e *Endpoint) stateless(r *http.Request, m jsonrpc.Message, header, body st
 // listen is the stream for what a server sends unasked. In proxy mode the list of tools never changes, so it carries
 // nothing but a sign of life.
 func (e *Endpoint) listen(w http.ResponseWriter, r *http.Request) {
-	if !accepts(r, "text/event-stream") {
+	if !strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/event-stream") {
 		http.Error(w, "a GET here opens a stream: Accept must allow text/event-stream", http.StatusNotAcceptable)
 		return
 	}

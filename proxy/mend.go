@@ -159,10 +159,22 @@ func readings(v json.RawMessage, p place, inObject bool) (out []reading) {
 	if len(p.want) == 1 && wants("string") && scalar {
 		add(string(quote(string(v))), false)
 	}
-	if wants("array") && found != "array" && !(wants("string") && scalar) {
+	if wants("array") && found != "array" && !(wants("string") && scalar) && single(v, text, inString) {
 		add("["+string(v)+"]", true)
 	}
 	return out
+}
+
+// single tells whether a value is plainly one element of a list: not nothing, and not a list in another spelling.
+func single(v json.RawMessage, text string, inString bool) bool {
+	text = strings.TrimSpace(text)
+	switch {
+	case !inString:
+		return string(v) != "null" && v[0] != '{'
+	case text == "" || text == "null":
+		return false
+	}
+	return !strings.ContainsAny(text, ",;\n") && text[0] != '[' && text[0] != '{'
 }
 
 // numberIn is the JSON number that a text spells, "" where it spells none. An integer is written without a fraction.

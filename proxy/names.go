@@ -67,7 +67,7 @@ func (g *Gateway) resolveAlone(ctx context.Context, rq *request, name string) (*
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		e := &Error{Code: AmbiguousTool, Tool: name, Message: fmt.Sprintf("%q names %d tools", name, len(found)), Hint: "say which: give server and tool"}
+		e := &Error{Code: AmbiguousTool, Tool: cutBytes(name, maxNamed), Message: fmt.Sprintf("%q names %d tools", name, len(found)), Hint: "say which: give server and tool"}
 		for _, it := range found {
 			e.Candidates = append(e.Candidates, Target{it.Server, it.Name})
 		}
@@ -103,6 +103,7 @@ func (g *Gateway) server(rq *request, name string) (*configs.Server, error) {
 		}
 	}
 	if s == nil {
+		name = cutBytes(name, maxNamed)
 		e := &Error{Code: UnknownServer, Server: name, Message: fmt.Sprintf("there is no server %q", name),
 			Hint: "search_tools names the servers; the user adds servers in the configuration"}
 		ids := []string{policy.Builtin}

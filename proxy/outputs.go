@@ -97,11 +97,14 @@ func openOutputs(dir string, o outputOptions) (*outputs, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
+	if info, err := os.Stat(dir); err == nil && info.Mode().Perm() == 0o700 {
+		// as it should be; a read-only file system could not take it again
+	} else if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, err
 	}
 	s := &outputs{dir: dir, o: o}
-	return s, s.sweep()
+	_ = s.sweep() // what can't be cleared away now is tried again with the next output
+	return s, nil
 }
 
 // put keeps a text, or the JSON of a result. What is over MaxEntry is kept cut; readers are told.

@@ -49,6 +49,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 }
 
 func (s *session) readLines(ctx context.Context, lines *jsonrpc.Lines, w *lineWriter, requests *sync.WaitGroup) error {
+	slots := make(chan struct{}, maxInFlight-1)
 	for {
 		line, err := lines.ReadLine()
 		if errors.Is(err, jsonrpc.ErrLineTooLong) {
@@ -64,7 +65,15 @@ func (s *session) readLines(ctx context.Context, lines *jsonrpc.Lines, w *lineWr
 			continue
 		}
 		if answer := s.receive(ctx, m); answer != nil {
-			requests.Go(func() { w.write(answer(w.write).msg) })
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			requests.Go(func() {
+				w.write(answer(w.write).msg)
+				<-slots
+			})
 		}
 	}
 }
@@ -106,13 +115,17 @@ func (w *lineWriter) write(msg []byte) {
 
 // close writes what is queued and ends the writer. Messages written after it are dropped.
 func (w *lineWriter) close() {
+	patience := time.NewTimer(eofGrace) // for a client that has stopped reading
+	defer patience.Stop()
 	select {
 	case w.queue <- nil:
 	case <-w.dead:
+	case <-patience.C:
+		return
 	}
 	select {
 	case <-w.dead:
-	case <-time.After(eofGrace): // the client has stopped reading
+	case <-patience.C:
 	}
 }
 

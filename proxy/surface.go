@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +22,8 @@ var (
 	modernVersions    = []string{mcp.ProtocolVersion20260728}
 )
 
-// maxInFlight bounds the requests that one client may have under way.
+// maxInFlight bounds the requests that one client may have under way. Over stdio more of them are not read before others
+// are answered; over HTTP they are refused.
 const maxInFlight = 1024
 
 // session is one client's side of a connection: what was negotiated, and which of its requests are under way.
@@ -60,8 +62,15 @@ func (s *session) receive(ctx context.Context, m jsonrpc.Message) func(notify fu
 	if err != nil {
 		return func(func([]byte)) answerTo { return answerTo{jsonrpc.AppendError(nil, m.ID, err), err.Code} }
 	}
-	return func(notify func([]byte)) answerTo {
+	return func(notify func([]byte)) (a answerTo) {
 		defer done()
+		defer func() { // a mistake of ours costs one request, never the others
+			if p := recover(); p != nil {
+				s.g.log.Error("a request panicked", "method", m.Method, "err", p, "stack", string(debug.Stack()))
+				e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "a mistake in mcpproxy; its log has the details")
+				a = answerTo{jsonrpc.AppendError(nil, m.ID, e), e.Code}
+			}
+		}()
 		result, err := s.answer(ctx, m, notify)
 		switch {
 		case errors.Is(context.Cause(ctx), errCancelled):

@@ -3,6 +3,7 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mcpproxy/mcpproxy/jsonrpc"
 	"github.com/mcpproxy/mcpproxy/test/fake"
@@ -465,4 +467,138 @@ func TestOddServers(t *testing.T) {
 			t.Errorf("%s: got %s", id, got)
 		}
 	}
+}
+
+// Results that are odd at the edges trouble nobody: each comes as a result or an error, and the proxy lives on.
+func TestOddResults(t *testing.T) {
+	results := map[string]string{
+		"meta_number": `{"content":[],"_meta":5}`,
+		"meta_list":   `{"content":[],"_meta":[1,2]}`,
+		"meta_text":   `{"content":[],"_meta":"s"}`,
+		"empty":       `{}`,
+		"null":        `null`,
+		"no_list":     `{"content":{}}`,
+		"structured":  `{"content":[],"structuredContent":{"ok":true}}`,
+		"surrogate":   `{"content":[{"type":"text","text":"\ud800"}]}`,
+	}
+	var tools []fake.Tool
+	for name, r := range results {
+		tools = append(tools, fake.Tool{Raw: fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name), Result: r})
+	}
+	c := startStdio(t, configFile(t, map[string]server{"s": stdioServer(fake.Script{Tools: tools}, nil)}, nil))
+	initialize(t, c)
+	for name := range results {
+		result := callRaw(t, c, "call_tool", fmt.Sprintf(`{"server":"s","tool":%q,"arguments":{}}`, name))
+		if name == "no_list" {
+			if code(t, result) != "upstream_error" {
+				t.Errorf("%s: got %s", name, result)
+			}
+			continue
+		}
+		if content := string(jsonrpc.Member(result, "content")); !strings.HasPrefix(content, "[") || jsonrpc.Member(result, "_meta", "mcpproxy/call", "server") == nil {
+			t.Errorf("%s: got %s", name, result)
+		}
+	}
+	if got := text(t, callRaw(t, c, "call_tool", `{"server":"s","tool":"structured","arguments":{}}`)); got != `{"ok":true}` {
+		t.Errorf("structured content alone has no text: %s", got)
+	}
+}
+
+// Whatever part of a result is over-large, what goes inline is bounded, and the whole can be read.
+func TestEveryPartIsBounded(t *testing.T) {
+	long := strings.Repeat("0123456789 lines and words\\n", 8000)
+	results := map[string]string{
+		"text":       `{"content":[{"type":"text","text":"` + long + `"}]}`,
+		"both":       `{"content":[{"type":"text","text":"` + long + `"}],"structuredContent":{"content":"` + long + `"}}`,
+		"structured": `{"content":[{"type":"text","text":"short"}],"structuredContent":{"rows":["` + long + `","x"]}}`,
+		"link":       `{"content":[{"type":"resource_link","uri":"` + long + `","name":"n"}]}`,
+		"note":       `{"content":[{"type":"text","text":"short","annotations":{"x":"` + long + `"}}]}`,
+		"meta":       `{"content":[],"_meta":{"x":"` + long + `"}}`,
+		"unknown":    `{"content":[],"zzz":"` + long + `"}`,
+		"resource":   `{"content":[{"type":"resource","resource":{"uri":"u","text":"` + long + `"}}]}`,
+	}
+	var file []string
+	for name, r := range results {
+		raw, _ := json.Marshal(fake.Tool{Raw: fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name), Result: r})
+		file = append(file, string(raw))
+	}
+	raw, _ := json.Marshal(fake.Tool{Raw: `{"name":"error","inputSchema":{"type":"object"}}`, Error: `{"code":-32000,"message":"` + long + `","data":"` + long + `"}`})
+	path := filepath.Join(t.TempDir(), "tools.json")
+	if err := os.WriteFile(path, []byte("["+strings.Join(append(file, string(raw)), ",")+"]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := startStdio(t, configFile(t, map[string]server{"s": stdioServer(fake.Script{ToolsFile: path}, nil)}, nil))
+	initialize(t, c)
+	for name := range results {
+		result := callRaw(t, c, "call_tool", fmt.Sprintf(`{"server":"s","tool":%q,"arguments":{}}`, name))
+		read := jsonrpc.Unquote(jsonrpc.Member(result, "_meta", "mcpproxy/call", "cache", "read"))
+		if len(result) > 128<<10 || !strings.HasPrefix(read, "call_tool ") {
+			t.Errorf("%s: %d bytes inline, read on with %q", name, len(result), read)
+			continue
+		}
+		page := json.RawMessage(text(t, callRaw(t, c, "call_tool", strings.TrimPrefix(read, "call_tool "))))
+		if (name == "text" || name == "both") && string(jsonrpc.Member(page, "totalLines")) != "8000" {
+			t.Errorf("%s: stored is not the text: %.300s", name, page)
+		}
+		if name == "text" || name == "both" || name == "structured" {
+			if content := jsonrpc.Unquote(jsonrpc.Member(page, "content")); content == "" {
+				t.Errorf("%s: reading on gives %.300s", name, page)
+			}
+		}
+	}
+	if result := callRaw(t, c, "call_tool", `{"server":"s","tool":"error","arguments":{}}`); len(result) > 64<<10 || code(t, result) != "upstream_error" {
+		t.Errorf("an error of 400 KB came as %d bytes", len(result))
+	}
+}
+
+// A client that floods is read no faster than it is answered, and one that stops reading can't keep the proxy alive.
+func TestGreedyClients(t *testing.T) {
+	c := startStdio(t, configFile(t, nil, nil))
+	initialize(t, c)
+	var answers []<-chan []byte
+	var lines strings.Builder
+	for i := range 5000 {
+		ch := make(chan []byte, 1)
+		c.mu.Lock()
+		c.waiting[fmt.Sprint(10000+i)] = ch
+		c.mu.Unlock()
+		answers = append(answers, ch)
+		fmt.Fprintf(&lines, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n", 10000+i)
+	}
+	go func() { _, _ = c.stdin.Write([]byte(lines.String())) }()
+	for _, ch := range answers {
+		if m := parse(t, c.await(t, ch)); m.Error != nil {
+			t.Fatalf("got %s", m.Error)
+		}
+	}
+
+	// The pipe of a process whose output nobody reads is full after 64 KB.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	deaf := start(t, w, "stdio", "--config", configFile(t, nil, nil))
+	_ = w.Close()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for range 20_000 { // blocks once nothing is read any more
+			if _, err := io.WriteString(deaf.stdin, `{"jsonrpc":"2.0","method":"x"}`+"\n"+`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n"); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-written:
+		t.Error("it reads on without end, though nobody takes its answers")
+	case <-time.After(3 * time.Second):
+	}
+	_ = deaf.Process.Signal(os.Interrupt)
+	select {
+	case <-deaf.done:
+	case <-time.After(patience):
+		t.Error("it does not end while its client reads nothing")
+	}
+	<-written
 }

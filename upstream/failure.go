@@ -42,10 +42,15 @@ type Failure struct {
 	At         time.Time
 	Retry      time.Time // when the next attempt is due; zero: at the next use
 	Err        error
+
+	url bool // it is reached over HTTP: nothing is spawned
 }
 
 func (f *Failure) Error() string {
 	what := string(f.Stage) + " failed"
+	if f.Stage == Spawn && f.url {
+		what = "could not be reached"
+	}
 	if f.NeedsAuth {
 		what = "sign-in is needed"
 	}
@@ -120,7 +125,7 @@ func stageOf(err error) Stage {
 
 // fail makes what users see of an error. c is the connection that it happened on; nil when there is none.
 func (s *Server) fail(stage Stage, err error, c *Conn) *Failure {
-	f := &Failure{Server: s.id, Stage: stage, Message: plain(s.id, err), At: time.Now(), Err: err}
+	f := &Failure{Server: s.id, Stage: stage, Message: plain(s.id, err), At: time.Now(), Err: err, url: s.Config().Transport != configs.Stdio}
 	status := "`mcpproxy status " + s.id + "`"
 	spec := s.Config()
 	if f.Hint = "look at its stderr: " + status; spec.Transport != configs.Stdio {

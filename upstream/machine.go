@@ -268,7 +268,7 @@ func (m *machine) dialed(a *attempt, c *Conn, hint hint, err error) {
 	m.attempt, m.hint, m.conn = nil, hint, c
 	m.connected, m.used, m.retryAt = c.opened, c.opened, time.Time{}
 	m.failure, m.listed, m.unchanged, m.listFails = nil, false, 0, 0
-	m.pool.Log.Info("connected", "server", m.id, "version", c.version)
+	m.pool.Log.Info("connected", "server", m.id, "transport", string(m.Config().Transport), "version", c.version)
 	select {
 	case <-c.changed: // the listing that comes anyway is later
 	default:
@@ -299,7 +299,7 @@ func (m *machine) refused(err error, c *Conn) {
 	case m.keepAlive() && !m.paused:
 		m.retry.set(wait)
 	}
-	m.pool.Log.Warn("could not connect", "server", m.id, "err", f, "retry", wait)
+	m.pool.Log.Warn("could not connect", "server", m.id, "transport", string(m.Config().Transport), "err", f, "retry", wait)
 	m.turnAway(f)
 }
 
@@ -341,7 +341,7 @@ func (m *machine) lost() {
 		if m.failure.NeedsAuth {
 			m.rest = NeedsAuth
 		}
-		m.pool.Log.Warn("lost the connection", "server", m.id, "err", m.failure, "retry", wait)
+		m.pool.Log.Warn("lost the connection", "server", m.id, "transport", string(m.Config().Transport), "err", m.failure, "retry", wait)
 	}
 	m.retryAt = time.Now().Add(wait)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"regexp"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -369,7 +370,9 @@ func (w *stdioWire) take(line []byte) {
 	}
 	messages, errs, err := jsonrpc.ParseBatch(line)
 	if err != nil || len(messages) == 0 {
-		w.junk(raw)
+		if err == nil || !w.spoilt(raw, err) {
+			w.junk(raw)
+		}
 		return
 	}
 	for i, m := range messages {
@@ -380,7 +383,9 @@ func (w *stdioWire) take(line []byte) {
 func (w *stdioWire) deliver(m jsonrpc.Message, err error, raw []byte) {
 	switch {
 	case err != nil:
-		w.junk(raw)
+		if !w.spoilt(raw, err) {
+			w.junk(raw)
+		}
 	case m.IsResponse():
 		if !w.pending.settle(m) {
 			w.log.Debug("answer that nobody waits for", "server", w.server, "id", string(m.ID))
@@ -393,6 +398,25 @@ func (w *stdioWire) deliver(m jsonrpc.Message, err error, raw []byte) {
 		}
 	}
 }
+
+// spoilt is for a line that means to be an answer and can't be read (NaN where a number is due, no result, nested too
+// deeply): the request that it names fails at once, instead of waiting for an answer that has come already.
+func (w *stdioWire) spoilt(line []byte, err error) bool {
+	if !bytes.Contains(line, []byte(`"jsonrpc"`)) || bytes.Contains(line[:min(len(line), 200)], []byte(`"method"`)) {
+		return false
+	}
+	for _, part := range [][]byte{line[:min(len(line), 200)], line[max(0, len(line)-200):]} {
+		if id := answeredID.FindSubmatch(part); id != nil {
+			e := jsonrpc.Errorf(jsonrpc.CodeParseError, "its answer can't be read: %v", err)
+			m, perr := jsonrpc.Parse(jsonrpc.AppendError(nil, id[1], e))
+			return perr == nil && w.pending.settle(m)
+		}
+	}
+	return false
+}
+
+// answeredID finds the id in a line that is no well-formed JSON.
+var answeredID = regexp.MustCompile(`"id"\s*:\s*"?(\d+)"?\s*[,}]`)
 
 // junk counts a line that is no message, and keeps the first few.
 func (w *stdioWire) junk(line []byte) {

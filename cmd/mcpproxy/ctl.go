@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcpproxy/mcpproxy/configs"
 	"github.com/mcpproxy/mcpproxy/jsonrpc"
 	"github.com/mcpproxy/mcpproxy/proxy"
 )
@@ -45,6 +46,10 @@ func actionCommand(sh *shell, a proxy.Action) *cobra.Command {
 		use += "…"
 	}
 	cmd := &cobra.Command{Use: use, Short: shortDoc(a), Long: a.Doc}
+	if a.Name == "call_tool" {
+		cmd.Example = `  mcpproxy call files read_text_file '{"path": "notes.txt"}'
+  mcpproxy call files.list_allowed_directories`
+	}
 	if a.Name == "call_tool" || a.Name == "describe_tool" {
 		least = 1 // SERVER.TOOL in one word does as well
 	}
@@ -142,10 +147,20 @@ func (sh *shell) act(ctx context.Context, a proxy.Action, in json.RawMessage) er
 	if err != nil {
 		return err
 	}
-	report(g, log)
+	if a.Name != "status" { // which shows them all
+		for _, d := range g.Diagnostics() {
+			if d.Severity == configs.Error && d.Server == "" { // those of a server are told where it is missed
+				fmt.Fprintln(sh.stderr, "mcpproxy:", diagnostic(d))
+			}
+		}
+	}
 	if a.Name != "call_tool" { // a call reads what it needs by itself
 		first, cancel := context.WithTimeout(ctx, firstListing)
+		word := time.AfterFunc(time.Second, func() {
+			fmt.Fprintln(sh.stderr, "mcpproxy: listing servers that were never seen; this is done once …")
+		})
 		g.DiscoverNow(first)
+		word.Stop()
 		cancel()
 	}
 	reply := g.Do(ctx, proxy.Ask{Action: a.Name, Input: in, Surface: "cli"})
@@ -216,6 +231,12 @@ func (sh *shell) printResult(result json.RawMessage) {
 			fmt.Fprintln(sh.stdout, jsonrpc.Unquote(jsonrpc.Member(b, "text")))
 		case "resource_link":
 			fmt.Fprintf(sh.stdout, "[link %s]\n", jsonrpc.Unquote(jsonrpc.Member(b, "uri")))
+		case "resource":
+			if t := jsonrpc.Member(b, "resource", "text"); t != nil {
+				fmt.Fprintln(sh.stdout, jsonrpc.Unquote(t))
+				break
+			}
+			fmt.Fprintf(sh.stdout, "[resource %s, %d bytes]\n", jsonrpc.Unquote(jsonrpc.Member(b, "resource", "uri")), len(b))
 		default:
 			fmt.Fprintf(sh.stdout, "[%s %s, %s bytes]\n", kind, jsonrpc.Unquote(jsonrpc.Member(b, "mimeType")), strconv.Itoa(len(b)))
 		}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -35,7 +36,7 @@ const (
 func demoCommand() *cobra.Command {
 	var serve bool
 	var listen string
-	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, Short: "Show the whole job; no configuration, no network",
+	cmd := &cobra.Command{Use: "demo", Args: noArgs, Short: "Show the whole job; no configuration, no network",
 		Long: "Start a small MCP server (a child of this program) behind the proxy and talk to it as an agent does:\n" +
 			"find a tool, call it, read on in an answer that was too large. Every answer is measured, and checked\n" +
 			"against the server's own.",
@@ -53,6 +54,11 @@ func demoCommand() *cobra.Command {
 				if strings.HasSuffix(listen, ":0") {
 					return &usageError{fmt.Errorf("--listen %s: give the port that agents are to use", listen)}
 				}
+				free, err := net.Listen("tcp", listen) // known before the demo, rather than after it
+				if err != nil {
+					return fmt.Errorf("%w (another mcpproxy may be serving there; choose another address with --listen)", err)
+				}
+				_ = free.Close()
 				d.listen = listen
 			}
 			return d.run(cmd.Context())

@@ -25,7 +25,7 @@ import (
 // made with another MCP implementation than the proxy's own wire, so that the demo shows two programs that meet.
 func demoServerCommand() *cobra.Command {
 	return &cobra.Command{Use: "demo-server", Short: "The demo's harbour office, an MCP server over stdio",
-		Hidden: true, Args: cobra.NoArgs,
+		Hidden: true, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return server.NewStdioServer(harbourServer()).Listen(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		}}

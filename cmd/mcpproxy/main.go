@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -102,7 +103,7 @@ func rootCommand(sh *shell) *cobra.Command {
 
 Start with:  mcpproxy demo      the whole job in a minute, no configuration needed
              mcpproxy status    what is configured here, and how it is doing`,
-		SilenceErrors: true, SilenceUsage: true,
+		Version: version, SilenceErrors: true, SilenceUsage: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return &usageError{fmt.Errorf("there is no command %q (see mcpproxy --help)", args[0])}
@@ -134,8 +135,16 @@ Start with:  mcpproxy demo      the whole job in a minute, no configuration need
 	return root
 }
 
+// noArgs refuses arguments of a command that takes none.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("mcpproxy %s takes no arguments, got %q", cmd.Name(), args[0])}
+	}
+	return nil
+}
+
 func versionCommand(sh *shell) *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		if sh.json {
 			fmt.Fprintf(sh.stdout, "{\"version\":%q}\n", version)
 		} else {
@@ -147,6 +156,9 @@ func versionCommand(sh *shell) *cobra.Command {
 
 // load reads the configuration; a --config file that can't be read ends the program, anything less is reported and lived with.
 func (sh *shell) load() (*configs.Config, error) {
+	if info, err := os.Stat(sh.project); sh.project != "" && (err != nil || !info.IsDir()) {
+		return nil, &usageError{fmt.Errorf("--project %s: there is no such directory", sh.project)}
+	}
 	c := configs.Load(configs.Options{File: sh.config, Project: sh.project, Approve: sh.approve})
 	if sh.config != "" {
 		for _, f := range c.Files {
@@ -169,8 +181,11 @@ func diagnostic(d configs.Diagnostic) string {
 	if d.Server != "" {
 		s = fmt.Sprintf("server %q: %s", d.Server, s)
 	}
-	if d.Origin.File != "" {
+	switch {
+	case d.Origin.Line > 0:
 		s = fmt.Sprintf("%s:%d:%d: %s", d.Origin.File, d.Origin.Line, d.Origin.Column, s)
+	case d.Origin.File != "" && !strings.Contains(s, d.Origin.File):
+		s = d.Origin.File + ": " + s
 	}
 	if d.Hint != "" {
 		s += " (" + d.Hint + ")"

@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"golang.org/x/term"
+
+	"github.com/mcpproxy/mcpproxy/configs"
 )
 
 // printers show the gateway's own answers to people, by action.
@@ -130,7 +132,7 @@ func (sh *shell) printStatus(raw json.RawMessage) {
 		}
 		Diagnostics []struct {
 			Severity, Message, Hint, Server, File string
-			Line                                  int
+			Line, Column                          int
 		}
 	}](raw)
 	fmt.Fprintln(sh.stdout, a.Summary)
@@ -143,13 +145,22 @@ func (sh *shell) printStatus(raw json.RawMessage) {
 			if s.Stale {
 				tools += ", stale"
 			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", s.ID, s.Status, s.Transport, tools, s.SourceLabel)
+			state := s.Status
+			if state == "cold" {
+				state = "cold (starts when used)"
+			}
+			if s.ToolCounts.Cached == 0 && s.LastError != "" {
+				tools = "tools unknown"
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\n", s.ID, state, s.Transport, tools, s.SourceLabel)
 		}
 	})
+	told := map[string]bool{}
 	for _, s := range a.Servers {
 		if s.LastError == "" {
 			continue
 		}
+		told[s.ID] = true
 		fmt.Fprintf(sh.stdout, "\n%s (%s): %s\n", sh.paint("31", s.ID), s.Transport, s.LastError)
 		for _, line := range s.StderrTail {
 			fmt.Fprintf(sh.stdout, "    stderr: %s\n", line)
@@ -159,12 +170,17 @@ func (sh *shell) printStatus(raw json.RawMessage) {
 		}
 	}
 	for _, d := range a.Diagnostics {
-		fmt.Fprintf(sh.stdout, "\n%s: %s:%d: %s\n", d.Severity, d.File, d.Line, d.Message)
+		if told[d.Server] && d.Severity == "error" {
+			continue
+		}
+		at := configs.Origin{File: d.File, Line: d.Line, Column: d.Column}
+		line := diagnostic(configs.Diagnostic{Message: d.Message, Server: d.Server, Origin: at})
+		fmt.Fprintf(sh.stdout, "\n%s: %s\n", d.Severity, line)
 		if d.Hint != "" {
 			fmt.Fprintf(sh.stdout, "    next: %s\n", d.Hint)
 		}
 	}
-	if len(a.Servers) == 0 {
+	if len(a.Servers) == 0 && len(a.Diagnostics) == 0 {
 		fmt.Fprintln(sh.stdout, "No server is configured. Try `mcpproxy demo`, or put your servers into ~/.config/mcpproxy/mcp.json (the format of .mcp.json).")
 	}
 }

@@ -20,7 +20,7 @@ import (
 const shutdownGrace = 2500 * time.Millisecond
 
 func stdioCommand(sh *shell) *cobra.Command {
-	return &cobra.Command{Use: "stdio", Short: "Serve one agent over stdin and stdout", Args: cobra.NoArgs,
+	return &cobra.Command{Use: "stdio", Short: "Serve one agent over stdin and stdout", Args: noArgs,
 		Long: "Serve one agent over stdin and stdout: the command that an MCP client launches. stdout carries nothing but JSON-RPC; the end of stdin ends everything.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return sh.serveStdio(cmd.Context()) }}
 }
@@ -37,7 +37,7 @@ func (sh *shell) serveStdio(ctx context.Context) error {
 
 func serveCommand(sh *shell) *cobra.Command {
 	var listen string
-	cmd := &cobra.Command{Use: "serve", Short: "Serve agents over Streamable HTTP", Args: cobra.NoArgs,
+	cmd := &cobra.Command{Use: "serve", Short: "Serve agents over Streamable HTTP", Args: noArgs,
 		Long: "Serve any number of agents over Streamable HTTP, at http://HOST:PORT/mcp, until it is told to end.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			g, log, err := sh.gateway(slog.LevelInfo)
