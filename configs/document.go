@@ -137,11 +137,16 @@ func ourselves(n *node) bool {
 	if command == nil {
 		return false
 	}
-	if len(command.kids) > 0 {
-		command = command.kids[0]
+	words := command.kids // a command may be a list, with its arguments in it
+	if words == nil {
+		words = []*node{command}
 	}
-	name := command.text[strings.LastIndexAny(command.text, `/\\`)+1:]
-	return strings.TrimSuffix(strings.ToLower(name), ".exe") == "mcpproxy"
+	if args := n.get("args"); args != nil {
+		words = append(slices.Clone(words), args.kids...)
+	}
+	name := words[0].text[strings.LastIndexAny(words[0].text, `/\\`)+1:]
+	return strings.TrimSuffix(strings.ToLower(name), ".exe") == "mcpproxy" &&
+		(len(words) == 1 || slices.ContainsFunc(words[1:], func(w *node) bool { return w.text == "stdio" }))
 }
 
 // Reserved is the id of the proxy's own tools.

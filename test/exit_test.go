@@ -92,3 +92,13 @@ func TestPipedRequests(t *testing.T) {
 		t.Errorf("exit code %d; stderr:\n%s", code, c.stderr)
 	}
 }
+
+// The demo is the first thing that a newcomer sees: it works with the binary as it is named, without configuration.
+func TestDemo(t *testing.T) {
+	out := &syncBuffer{}
+	p := start(t, out, "demo")
+	<-p.done
+	if code := p.ProcessState.ExitCode(); code != 0 || !strings.Contains(out.String(), "10 steps, each as expected") {
+		t.Errorf("exit code %d\n%s\n%s", code, out, p.stderr)
+	}
+}

@@ -47,8 +47,8 @@ func onUnix(files map[string]string, login string, environ ...string) host {
 func TestResolveUnix(t *testing.T) {
 	files := map[string]string{
 		"/usr/bin/server": "ELF", "/usr/bin/env": "ELF", "/bin/sh": "ELF", "/usr/bin/dir": "/", "/usr/bin/plain": "-text",
-		"/opt/second/plain": "ELF", "/usr/bin/old": "#!/usr/bin/python2 -u\n", "/usr/bin/dos": "#!/bin/sh\r\n", "/work": "/",
-		"/usr/bin/deno": "#!/usr/bin/env -S A=1 missing --allow\n", "/work/bin/tool": "#!/bin/sh\n", "/cwd/tool": "ELF",
+		"/opt/second/plain": "ELF", "/usr/bin/old": "#!/usr/bin/python2 -u\n", "/usr/bin/dos": "#!/bin/sh\r\n", "/place": "/",
+		"/usr/bin/deno": "#!/usr/bin/env -S A=1 missing --allow\n", "/place/bin/tool": "#!/bin/sh\n", "/cwd/tool": "ELF",
 		"/home/u/.nvm/versions/node/v9.11.2/bin": "/", "/home/u/.nvm/versions/node/v20.1.0/bin": "/",
 		"/home/u/.nvm/versions/node/v9.11.2/bin/npx":  "#!/usr/bin/env node\n",
 		"/home/u/.nvm/versions/node/v9.11.2/bin/node": "ELF",
@@ -66,7 +66,7 @@ func TestResolveUnix(t *testing.T) {
 	}{
 		{name: "on PATH", command: "server", path: "/usr/bin/server", childPATH: "/usr/bin:/bin"},
 		{name: "absolute", command: "/bin/sh", path: "/bin/sh", childPATH: "/usr/bin:/bin"},
-		{name: "relative to cwd", command: "bin/tool", dir: "/work", path: "/work/bin/tool", childPATH: "/usr/bin:/bin"},
+		{name: "relative to cwd", command: "bin/tool", dir: "/place", path: "/place/bin/tool", childPATH: "/usr/bin:/bin"},
 		{name: "relative to ours", command: "./tool", path: "/cwd/tool", childPATH: "/usr/bin:/bin"},
 		{name: "nvm, the newest, with its node", command: "npx",
 			path: "/home/u/.nvm/versions/node/v20.1.0/bin/npx", childPATH: completed},
