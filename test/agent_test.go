@@ -83,6 +83,8 @@ func TestSearchStartsNothing(t *testing.T) {
 	}
 
 	// Another instance on the same data directory finds it without ever connecting.
+	_ = c.stdin.Close() // while it is connected it pings
+	<-c.done
 	before, _ := fake.ReadRecords(record)
 	d := startStdio(t, config, "--data-dir", data)
 	initialize(t, d)
