@@ -105,7 +105,7 @@ func (g *Gateway) server(rq *request, name string) (*configs.Server, error) {
 	if s == nil {
 		name = cutBytes(name, maxNamed)
 		e := &Error{Code: UnknownServer, Server: name, Message: fmt.Sprintf("there is no server %q", name),
-			Hint: "search_tools names the servers; the user adds servers in the configuration"}
+			Hint: "list_servers of the built-in server mcpproxy names them; the user adds servers in the configuration"}
 		ids := []string{policy.Builtin}
 		for _, s := range rq.config.Servers {
 			if s.Enabled {
